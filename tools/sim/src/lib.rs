@@ -1,0 +1,3 @@
+//! Whole brokers in one thread from one seed.
+//!
+//! Filled by the proof issue; until then this comment is the whole crate.
