@@ -1,1 +1,3 @@
 //! Load generator, suite and benches.
+
+#![forbid(unsafe_code)]

@@ -4,3 +4,5 @@
 //! routing, retained messages, queues and queue numbers, the overlay, images as sections.
 //! Does not know: files, sockets, clocks, threads, randomness, hash-map order. `now` and random
 //! numbers are arguments.
+
+#![forbid(unsafe_code)]

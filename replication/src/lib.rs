@@ -4,3 +4,5 @@
 //! Does not know: the bodies of records.
 //!
 //! Filled by the cluster issue; until then this comment is the whole crate.
+
+#![forbid(unsafe_code)]

@@ -4,3 +4,5 @@
 //! Does not know: files, the log, unsafe code.
 //!
 //! Filled by the MQTT-SN issue; until then this comment is the whole crate.
+
+#![forbid(unsafe_code)]

@@ -4,3 +4,5 @@
 //! Does not know: sockets, lanes, what a section means.
 //!
 //! Filled by the snapshot issue; until then this comment is the whole crate.
+
+#![forbid(unsafe_code)]

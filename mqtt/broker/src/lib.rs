@@ -2,3 +2,5 @@
 //!
 //! Owns: the protocol machines, the wiring of lanes, engine and wal, the binary.
 //! Does not know: unsafe code, what the disk looks like.
+
+#![forbid(unsafe_code)]

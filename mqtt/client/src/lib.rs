@@ -4,3 +4,5 @@
 //! Does not know: the log, the broker.
 //!
 //! Filled by the client issue; until then this comment is the whole crate.
+
+#![forbid(unsafe_code)]

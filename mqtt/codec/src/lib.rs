@@ -2,3 +2,5 @@
 //!
 //! Owns: framing, decoding by borrowing, encoding, the limits that apply at the header.
 //! Does not know: sockets, time, threads, sessions.
+
+#![forbid(unsafe_code)]

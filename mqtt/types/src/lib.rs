@@ -2,3 +2,5 @@
 //!
 //! Owns: what these words mean and how they are checked.
 //! Does not know: sockets, time, threads, packets.
+
+#![forbid(unsafe_code)]

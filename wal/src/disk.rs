@@ -1,0 +1,95 @@
+//! What the log asks of a disk: one directory of files, blocking steps for helper threads and
+//! recovery, and asynchronous group writes for whoever leads.
+//!
+//! Owns: the seam between the log and real or simulated storage. A `Disk` promises nothing about
+//! bytes that were written without `sync`, and nothing about names before `sync_dir`.
+//! Does not know: segments, groups, records.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::io::IoBuffer;
+
+/// Device granularity of everything written or read directly: offsets, lengths, memory.
+pub const BLOCK: usize = 4096;
+
+/// A directory of the log on some device. Names are plain file names without a separator.
+///
+/// Blocking methods may take as long as the device wants: lanes never call them.
+pub trait Disk: Send + Sync + 'static {
+    /// An open file. Direct and buffered access to one file are never mixed.
+    type File: DiskFile;
+
+    /// Names of all entries with their sizes in bytes, in no particular order.
+    fn list(&self) -> io::Result<Vec<(String, u64)>>;
+
+    /// Creates `name`, which must not exist, with `len` bytes of written zeroes, synced. The
+    /// directory is not synced.
+    fn create(&self, name: &str, len: u64) -> io::Result<Self::File>;
+
+    /// Opens an existing file for direct reads and writes.
+    fn open(&self, name: &str) -> io::Result<Self::File>;
+
+    /// Atomically renames; an existing target is replaced.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a name. Open files stay usable.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes names durable: every create, rename and remove before it.
+    fn sync_dir(&self) -> io::Result<()>;
+
+    /// Bytes that an unprivileged writer could still take.
+    fn free_bytes(&self) -> io::Result<u64>;
+
+    /// Hands one write to the device without waiting for it. `Err` means that nothing was
+    /// submitted and gives the write back. The buffer belongs to the disk until its completion.
+    fn submit(&self, write: Write<Self::File>) -> Result<(), (Write<Self::File>, io::Error)>;
+
+    /// Takes completions that have arrived, in any order, without waiting. Any thread may call
+    /// it; each completion is returned once.
+    fn reap(&self, completions: &mut Vec<Completion>);
+}
+
+/// An open file of a [`Disk`], shared between the log, readers and helper threads.
+pub trait DiskFile: Clone + Send + Sync + 'static {
+    /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read.
+    /// `offset` and the buffer's length are multiples of [`BLOCK`].
+    fn read_at(&self, buffer: &mut IoBuffer, offset: u64) -> io::Result<usize>;
+
+    /// Writes the whole buffer at `offset` (both multiples of [`BLOCK`]), without sync.
+    fn write_at(&self, buffer: &IoBuffer, offset: u64) -> io::Result<()>;
+
+    /// Makes all completed writes of this file durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Size in bytes.
+    fn len(&self) -> io::Result<u64>;
+}
+
+/// One asynchronous write of a whole buffer.
+pub struct Write<F> {
+    /// Where to.
+    pub file: F,
+    /// What; its length is a multiple of [`BLOCK`].
+    pub buffer: IoBuffer,
+    /// Byte offset in the file, a multiple of [`BLOCK`].
+    pub offset: u64,
+    /// With DSYNC: the completion means durable, not only written.
+    pub sync: bool,
+    /// Comes back in the completion; unique among writes in flight.
+    pub token: u64,
+    /// An eventfd that becomes readable when the completion can be reaped.
+    pub notify: Option<Arc<OwnedFd>>,
+}
+
+/// The end of one [`Write`].
+pub struct Completion {
+    /// The write's token.
+    pub token: u64,
+    /// The write's buffer, the caller's again.
+    pub buffer: IoBuffer,
+    /// Bytes written, possibly fewer than asked, or what the device said.
+    pub result: io::Result<usize>,
+}
