@@ -5,6 +5,7 @@
 //! bytes that were written without `sync`, and nothing about names before `sync_dir`.
 //! Does not know: segments, groups, records.
 
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ pub trait Disk: Send + Sync + 'static {
 }
 
 /// An open file of a [`Disk`], shared between the log, readers and helper threads.
-pub trait DiskFile: Clone + Send + Sync + 'static {
+pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read.
     /// `offset` and the buffer's length are multiples of [`BLOCK`].
     fn read_at(&self, buffer: &mut IoBuffer, offset: u64) -> io::Result<usize>;
@@ -65,10 +66,11 @@ pub trait DiskFile: Clone + Send + Sync + 'static {
     fn sync(&self) -> io::Result<()>;
 
     /// Size in bytes.
-    fn len(&self) -> io::Result<u64>;
+    fn size(&self) -> io::Result<u64>;
 }
 
 /// One asynchronous write of a whole buffer.
+#[derive(Debug)]
 pub struct Write<F> {
     /// Where to.
     pub file: F,
@@ -85,6 +87,7 @@ pub struct Write<F> {
 }
 
 /// The end of one [`Write`].
+#[derive(Debug)]
 pub struct Completion {
     /// The write's token.
     pub token: u64,
