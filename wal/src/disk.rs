@@ -22,7 +22,7 @@ pub trait Disk: Send + Sync + 'static {
     /// An open file. Direct and buffered access to one file are never mixed.
     type File: DiskFile;
 
-    /// Names of all entries with their sizes in bytes, in no particular order.
+    /// Names of all files of the log with their sizes in bytes, in no particular order.
     fn list(&self) -> io::Result<Vec<(String, u64)>>;
 
     /// Creates `name`, which must not exist, with `len` bytes of written zeroes, synced. The
@@ -95,4 +95,9 @@ pub struct Completion {
     pub buffer: IoBuffer,
     /// Bytes written, possibly fewer than asked, or what the device said.
     pub result: io::Result<usize>,
+}
+
+/// A name within the directory, and nothing that leads out of it.
+pub(crate) fn assert_name(name: &str) {
+    assert!(!name.is_empty() && !name.contains('/') && name != "." && name != "..", "{name:?}");
 }

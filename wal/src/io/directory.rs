@@ -1,0 +1,93 @@
+//! A directory of log files: names, and how they become durable.
+//!
+//! Owns: the directory's descriptor; all names are resolved against it, so that a change of the
+//! process's working directory changes nothing. Does not know: how writes are submitted.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, fstatvfs, fsync, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::disk::assert_name;
+use crate::io::OpenFile;
+
+/// Names that are not the log's: [`Directory::list`] leaves them out.
+pub(super) const LOCK: &str = "lock";
+pub(super) const PROBE: &str = "probe";
+
+#[derive(Debug)]
+pub(super) struct Directory {
+    fd: OwnedFd,
+}
+
+impl Directory {
+    /// Opens the directory, which must exist.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { fd: openat(CWD, path, flags, Mode::empty())? })
+    }
+
+    /// Names and sizes of the regular files. A name that is no UTF-8 is nobody's of ours.
+    pub(super) fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        let mut files = Vec::new();
+        for entry in Dir::read_from(self)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if matches!(name, "." | ".." | LOCK | PROBE) {
+                continue;
+            }
+            let status = match statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => continue,
+                status => status?,
+            };
+            if FileType::from_raw_mode(status.st_mode) == FileType::RegularFile {
+                let size = u64::try_from(status.st_size).map_err(io::Error::other)?;
+                files.push((name.to_owned(), size));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Creates a file of written zeroes, or leaves no name behind.
+    pub(super) fn create(&self, name: &str, len: u64) -> io::Result<OpenFile> {
+        assert_name(name);
+        let created = OpenFile::create(self.as_fd(), name, len);
+        if let Err(error) = &created
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            // The first error is what the caller must see, and the name may never have existed.
+            let _ = self.remove(name);
+        }
+        created
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        assert_name(from);
+        assert_name(to);
+        Ok(renameat(self, from, self, to)?)
+    }
+
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        assert_name(name);
+        Ok(unlinkat(self, name, AtFlags::empty())?)
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(fsync(self)?)
+    }
+
+    pub(super) fn free_bytes(&self) -> io::Result<u64> {
+        let status = fstatvfs(self)?;
+        Ok(status.f_bavail.saturating_mul(status.f_frsize))
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,188 @@
+//! Files of a real directory, opened for direct I/O.
+//!
+//! Owns: opening, blocking reads and writes, and what a file system's refusal means.
+//! Assumes: no other process writes these files, and nobody opens them buffered.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, fsync, openat};
+use rustix::io::{Errno, pread, pwrite};
+
+use crate::disk::{BLOCK, DiskFile};
+use crate::io::IoBuffer;
+
+/// An open file of a [`FileDisk`](crate::io::FileDisk). Clones share the descriptor.
+#[derive(Clone, Debug)]
+pub struct OpenFile {
+    fd: Arc<OwnedFd>,
+}
+
+/// Zeroes are written in pieces of this many blocks.
+const ZEROES: usize = 256;
+
+impl OpenFile {
+    /// Opens `name` in `directory` for direct reads and writes.
+    pub(super) fn open(directory: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
+        Self::open_with(directory, name, OFlags::empty())
+    }
+
+    /// Creates `name`, which must not exist, with `len` written zeroes, synced.
+    pub(super) fn create(directory: BorrowedFd<'_>, name: &str, len: u64) -> io::Result<Self> {
+        let file = Self::open_with(directory, name, OFlags::CREATE | OFlags::EXCL)?;
+        file.reserve(len)?;
+        file.zero(len)?;
+        fsync(&file)?;
+        Ok(file)
+    }
+
+    fn open_with(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> io::Result<Self> {
+        let flags = flags | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match openat(directory, name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(fd) => Ok(fd.into()),
+            Err(Errno::INVAL) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("the file system refuses direct I/O (O_DIRECT) on {name}"),
+            )),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the space at once, so that a full disk shows before any byte is written and the file
+    /// lies in one piece. Blocks come out unwritten, which is why zeroes are written behind it.
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        match fallocate(self, FallocateFlags::empty(), 0, len) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn zero(&self, len: u64) -> io::Result<()> {
+        let zeroes = IoBuffer::with_blocks(ZEROES);
+        let mut offset = 0;
+        while offset < len {
+            let left = usize::try_from(len - offset).unwrap_or(usize::MAX);
+            let count = left.min(zeroes.len());
+            write_whole(self, &zeroes[..count], offset)?;
+            offset += count as u64;
+        }
+        Ok(())
+    }
+}
+
+impl DiskFile for OpenFile {
+    fn read_at(&self, buffer: &mut IoBuffer, offset: u64) -> io::Result<usize> {
+        assert_blocks(buffer.len(), offset);
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match pread(self, &mut buffer[filled..], offset + filled as u64) {
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(count) => {
+                    filled += count;
+                    // A file whose end was cut off within a block ends with such a read; the next
+                    // one would start off a block, which direct I/O refuses.
+                    if count == 0 || !count.is_multiple_of(BLOCK) {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, buffer: &IoBuffer, offset: u64) -> io::Result<()> {
+        assert_blocks(buffer.len(), offset);
+        write_whole(self, buffer, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(fdatasync(self)?)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        u64::try_from(fstat(self)?.st_size).map_err(io::Error::other)
+    }
+}
+
+impl From<OwnedFd> for OpenFile {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd: Arc::new(fd) }
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for OpenFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// Direct I/O takes whole blocks.
+pub(super) fn assert_blocks(len: usize, offset: u64) {
+    assert!(len.is_multiple_of(BLOCK), "a length of {len} is no number of blocks");
+    assert!(offset.is_multiple_of(BLOCK as u64), "an offset of {offset} is not on a block");
+}
+
+/// Repeats `write(rest, offset)` until all of `bytes` are written or it takes no more; returns
+/// how many it took.
+pub(super) fn repeat(
+    bytes: &[u8],
+    offset: u64,
+    mut write: impl FnMut(&[u8], u64) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match write(&bytes[written..], offset + written as u64) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+            Ok(0) => break,
+            Ok(count) => written += count,
+        }
+    }
+    assert!(written <= bytes.len(), "no write writes more than it was given");
+    Ok(written)
+}
+
+fn write_whole(file: &OpenFile, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let written = repeat(bytes, offset, |rest, offset| pwrite(file, rest, offset))?;
+    if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_interrupted_writes_go_on_where_they_stopped() {
+        let mut answers = [Err(Errno::INTR), Ok(4), Err(Errno::INTR), Ok(5), Ok(1)].into_iter();
+        let mut seen = Vec::new();
+        let written = repeat(b"0123456789", 100, |rest, offset| {
+            seen.push((rest.len(), offset));
+            answers.next().unwrap()
+        });
+        assert_eq!(written, Ok(10));
+        assert_eq!(seen, [(10, 100), (10, 100), (6, 104), (6, 104), (1, 109)]);
+    }
+
+    #[test]
+    fn a_device_that_takes_no_more_ends_the_write_short() {
+        let mut answers = [Ok(4), Ok(0)].into_iter();
+        assert_eq!(repeat(b"0123456789", 0, |_, _| answers.next().unwrap()), Ok(4));
+        let mut answers = [Ok(4), Err(Errno::NOSPC)].into_iter();
+        let written = repeat(b"0123456789", 0, |_, _| answers.next().unwrap());
+        assert_eq!(written, Err(Errno::NOSPC));
+    }
+
+    #[test]
+    #[should_panic(expected = "an offset of 512 is not on a block")]
+    fn an_offset_within_a_block_is_a_broken_invariant() {
+        assert_blocks(BLOCK, 512);
+    }
+}

@@ -1,0 +1,262 @@
+//! What every backend promises on a real directory, and how one is chosen.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+
+use tempfile::TempDir;
+
+use super::*;
+
+const BACKENDS: [Backend; 2] = [Backend::Aio, Backend::Pwrite];
+
+fn disk(backend: Backend) -> (FileDisk, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    (FileDisk::open(directory.path(), backend).unwrap(), directory)
+}
+
+fn filled(blocks: usize, fill: u8) -> IoBuffer {
+    let mut buffer = IoBuffer::with_blocks(blocks);
+    buffer.fill(fill);
+    buffer
+}
+
+fn names(disk: &FileDisk) -> Vec<(String, u64)> {
+    let mut names = disk.list().unwrap();
+    names.sort();
+    names
+}
+
+fn wait_for(disk: &FileDisk, event: &OwnedFd, count: usize) -> Vec<Completion> {
+    let mut completions = Vec::new();
+    while completions.len() < count {
+        assert!(event::wait(event, Duration::from_secs(30)).unwrap());
+        event::drain(event);
+        disk.reap(&mut completions);
+    }
+    completions
+}
+
+#[test]
+fn every_backend_writes_durable_blocks_and_returns_the_buffers() {
+    for backend in BACKENDS {
+        let (disk, _directory) = disk(backend);
+        assert_eq!(disk.backend(), backend);
+        let file = disk.create("a", 64 * BLOCK as u64).unwrap();
+        let event = event::create().unwrap();
+        for token in 0..32_u64 {
+            let buffer = filled(2, u8::try_from(token).unwrap() + 1);
+            let notify = Some(Arc::clone(&event));
+            let offset = token * 2 * BLOCK as u64;
+            let sync = token % 2 == 0;
+            let write = Write { file: file.clone(), buffer, offset, sync, token, notify };
+            disk.submit(write).unwrap();
+        }
+        let completions = wait_for(&disk, &event, 32);
+        let tokens: BTreeSet<u64> = completions.iter().map(|done| done.token).collect();
+        assert_eq!(tokens, (0..32).collect());
+        for done in &completions {
+            assert_eq!(*done.result.as_ref().unwrap(), 2 * BLOCK);
+            assert_eq!(u64::from(done.buffer[0]), done.token + 1);
+        }
+        let mut read = IoBuffer::with_blocks(64);
+        assert_eq!(file.read_at(&mut read, 0).unwrap(), 64 * BLOCK);
+        for (at, byte) in read.iter().enumerate() {
+            assert_eq!(usize::from(*byte), at / (2 * BLOCK) + 1);
+        }
+    }
+}
+
+#[test]
+fn every_backend_reports_a_failed_write_in_its_completion() {
+    for backend in BACKENDS {
+        let (disk, _directory) = disk(backend);
+        let file = disk.create("a", BLOCK as u64).unwrap();
+        let event = event::create().unwrap();
+        let notify = Some(Arc::clone(&event));
+        let write =
+            Write { file, buffer: filled(1, 3), offset: 1 << 62, sync: true, token: 5, notify };
+        disk.submit(write).unwrap();
+        let completions = wait_for(&disk, &event, 1);
+        let error = completions[0].result.as_ref().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{backend}");
+        assert_eq!((completions[0].token, completions[0].buffer[0]), (5, 3));
+    }
+}
+
+#[test]
+fn dropping_a_disk_waits_for_its_writes() {
+    for backend in BACKENDS {
+        let (disk, directory) = disk(backend);
+        let file = disk.create("a", 16 * BLOCK as u64).unwrap();
+        for token in 0..16 {
+            let offset = token * BLOCK as u64;
+            let (file, buffer) = (file.clone(), filled(1, 8));
+            disk.submit(Write { file, buffer, offset, sync: true, token, notify: None }).unwrap();
+        }
+        drop(disk);
+        let mut read = IoBuffer::with_blocks(16);
+        file.read_at(&mut read, 0).unwrap();
+        assert!(read.iter().all(|byte| *byte == 8), "{backend} in {}", directory.path().display());
+    }
+}
+
+#[test]
+fn a_full_queue_gives_the_write_back() {
+    for backend in BACKENDS {
+        let (disk, _directory) = disk(backend);
+        let file = disk.create("a", 4096 * BLOCK as u64).unwrap();
+        let event = event::create().unwrap();
+        let mut taken = 0;
+        let refused = loop {
+            let (file, buffer) = (file.clone(), filled(16, 1));
+            let notify = Some(Arc::clone(&event));
+            let write = Write { file, buffer, offset: 0, sync: true, token: taken, notify };
+            match disk.submit(write) {
+                Ok(()) => taken += 1,
+                Err((write, error)) => break (write, error),
+            }
+        };
+        assert_eq!(refused.1.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(refused.0.token, taken);
+        let taken = usize::try_from(taken).unwrap();
+        assert!(taken >= DEPTH);
+        assert_eq!(wait_for(&disk, &event, taken).len(), taken);
+    }
+}
+
+#[test]
+fn a_created_file_is_zero_and_has_its_blocks() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let (disk, directory) = disk(Backend::Auto);
+    // Neither a multiple of the piece that is written at once, nor smaller than it.
+    let len = (ZEROES_PIECE + 3) * BLOCK as u64;
+    let file = disk.create("a", len).unwrap();
+    assert_eq!(file.size().unwrap(), len);
+    let status = std::fs::metadata(directory.path().join("a")).unwrap();
+    assert!(status.blocks() * 512 >= len, "space is taken when the file is made");
+    assert_eq!(status.permissions().mode() & 0o777, 0o600);
+    let mut read = filled(usize::try_from(ZEROES_PIECE).unwrap() + 3, 1);
+    assert_eq!(file.read_at(&mut read, 0).unwrap(), read.len());
+    assert!(read.iter().all(|byte| *byte == 0));
+}
+
+const ZEROES_PIECE: u64 = 256;
+
+#[test]
+fn names_are_created_once_renamed_over_others_and_removed() {
+    let (disk, _directory) = disk(Backend::Auto);
+    let block = BLOCK as u64;
+    assert!(names(&disk).is_empty(), "the probe leaves nothing");
+    let a = disk.create("a", block).unwrap();
+    disk.create("b", 2 * block).unwrap();
+    assert_eq!(disk.create("a", block).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(names(&disk), [("a".to_owned(), block), ("b".to_owned(), 2 * block)]);
+    a.write_at(&filled(1, 6), 0).unwrap();
+    a.sync().unwrap();
+    disk.rename("a", "b").unwrap();
+    disk.sync_dir().unwrap();
+    assert_eq!(names(&disk), [("b".to_owned(), block)]);
+    let mut read = IoBuffer::with_blocks(1);
+    disk.open("b").unwrap().read_at(&mut read, 0).unwrap();
+    assert!(read.iter().all(|byte| *byte == 6));
+    disk.remove("b").unwrap();
+    assert!(names(&disk).is_empty());
+    assert_eq!(a.read_at(&mut read, 0).unwrap(), BLOCK, "an open file outlives its name");
+    for missing in [disk.open("b").map(drop), disk.remove("b"), disk.rename("b", "c")] {
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}
+
+#[test]
+fn only_the_logs_own_files_are_listed() {
+    let (disk, directory) = disk(Backend::Auto);
+    let _lock = crate::io::DirectoryLock::acquire(directory.path()).unwrap();
+    std::fs::create_dir(directory.path().join("sub")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", directory.path().join("link")).unwrap();
+    std::fs::write(directory.path().join("mine"), "x").unwrap();
+    assert_eq!(names(&disk), [("mine".to_owned(), 1)]);
+}
+
+#[test]
+fn a_file_cut_within_a_block_reads_up_to_its_end() {
+    let (disk, directory) = disk(Backend::Auto);
+    let file = disk.create("a", 4 * BLOCK as u64).unwrap();
+    let cut = 2 * BLOCK as u64 - 1;
+    let outside = std::fs::File::options().write(true).open(directory.path().join("a")).unwrap();
+    outside.set_len(cut).unwrap();
+    let mut read = IoBuffer::with_blocks(4);
+    assert_eq!(file.read_at(&mut read, 0).unwrap(), 2 * BLOCK - 1);
+    assert_eq!(file.read_at(&mut read, 2 * BLOCK as u64).unwrap(), 0);
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_refused_and_leaves_no_name() {
+    let (disk, _directory) = disk(Backend::Auto);
+    let more = (2 * disk.free_bytes().unwrap()).next_multiple_of(BLOCK as u64);
+    let error = disk.create("a", more).unwrap_err();
+    assert!(is_full(&error), "{error}");
+    assert!(names(&disk).is_empty());
+}
+
+#[test]
+fn free_space_is_told_in_bytes() {
+    let (disk, directory) = disk(Backend::Auto);
+    let free = disk.free_bytes().unwrap();
+    let status = rustix::fs::statvfs(directory.path()).unwrap();
+    assert!(free > 0 && free < status.f_blocks * status.f_frsize);
+}
+
+#[test]
+fn the_choice_is_explained() {
+    let (auto, _directory) = disk(Backend::Auto);
+    assert_eq!(auto.backend(), Backend::Aio);
+    assert_eq!(auto.choice(), "aio: the first choice, a probe was written");
+    let (pwrite, _directory) = disk(Backend::Pwrite);
+    assert_eq!(pwrite.choice(), "pwrite: asked for, a probe was written");
+    let failures = ["aio failed (not permitted)".to_owned()];
+    assert_eq!(
+        choice(Backend::Auto, Backend::Pwrite, None, &failures),
+        "pwrite: aio failed (not permitted), too full for a probe"
+    );
+}
+
+#[test]
+fn a_probe_that_cannot_be_written_names_every_backend() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("read-only");
+    std::fs::write(&path, vec![0; BLOCK]).unwrap();
+    let file = OpenFile::from(OwnedFd::from(std::fs::File::open(&path).unwrap()));
+    let failures = choose(Backend::Auto, Some(&file)).unwrap_err();
+    let bad = "(Bad file descriptor (os error 9))";
+    assert_eq!(failures, format!("aio failed {bad}, pwrite failed {bad}"));
+}
+
+#[test]
+fn a_probe_left_by_a_crash_is_no_obstacle() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join(PROBE), "old").unwrap();
+    let disk = FileDisk::open(directory.path(), Backend::Auto).unwrap();
+    assert!(names(&disk).is_empty());
+    assert!(!directory.path().join(PROBE).exists());
+}
+
+#[test]
+fn a_missing_directory_is_made_but_not_its_parents() {
+    let directory = tempfile::tempdir().unwrap();
+    FileDisk::open(&directory.path().join("log"), Backend::Auto).unwrap();
+    FileDisk::open(&directory.path().join("log"), Backend::Auto).unwrap();
+    let error = FileDisk::open(&directory.path().join("no/log"), Backend::Auto).unwrap_err();
+    assert!(matches!(&error, OpenError::Directory { source, .. }
+        if source.kind() == io::ErrorKind::NotFound));
+    assert!(error.to_string().contains("no/log"), "{error}");
+}
+
+#[test]
+#[should_panic(expected = "is no number of blocks")]
+fn a_write_of_part_of_a_block_is_a_broken_invariant() {
+    let (disk, _directory) = disk(Backend::Auto);
+    let file = disk.create("a", BLOCK as u64).unwrap();
+    let mut buffer = IoBuffer::with_blocks(1);
+    buffer.truncate(512);
+    let _ = disk.submit(Write { file, buffer, offset: 0, sync: true, token: 0, notify: None });
+}
