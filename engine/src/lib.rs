@@ -6,3 +6,13 @@
 //! numbers are arguments.
 
 #![forbid(unsafe_code)]
+
+#[allow(dead_code, reason = "queues keep subscription identifiers as these bytes")]
+mod decision;
+mod number;
+#[allow(dead_code, reason = "the record bodies come next and use the rest")]
+mod wire;
+
+pub use decision::{Decision, DecisionBuf, Destination, Destinations, SubscriptionIds};
+pub use number::{QueueNumber, SessionNumber, SubNumber};
+pub use wire::RecordError;
