@@ -92,6 +92,16 @@ impl<'a> Properties<'a> {
     /// Checks a block: identifiers, places, repetitions, strings and ranges.
     //= MQTT5-1.5.7-1
     pub fn parse(block: &'a [u8], scope: PropertyScope) -> Result<Self, PropertyError> {
+        Self::parse_each(block, scope, |_| {})
+    }
+
+    /// Checks a block and shows each property to `visit` on the way, so that what a packet needs
+    /// to know of its properties takes no second pass.
+    pub fn parse_each(
+        block: &'a [u8],
+        scope: PropertyScope,
+        mut visit: impl FnMut(Property<'a>),
+    ) -> Result<Self, PropertyError> {
         let mut seen = 0_u64;
         let mut cursor = Cursor(block);
         while !cursor.0.is_empty() {
@@ -106,6 +116,7 @@ impl<'a> Properties<'a> {
             }
             seen |= bit;
             check_value(property)?;
+            visit(property);
         }
         let has = |id: PropertyId| seen & 1 << id.code() != 0;
         if has(PropertyId::AuthData) && !has(PropertyId::AuthMethod) {

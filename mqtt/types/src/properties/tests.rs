@@ -145,6 +145,19 @@ fn encoded_slices_rebuild_the_block() {
     assert_eq!(copy, buf);
 }
 
+#[test]
+fn a_visitor_sees_what_the_block_holds() {
+    let mut buf = PropertiesBuf::new();
+    for id in [PropertyId::TopicAlias, PropertyId::UserProperty, PropertyId::UserProperty] {
+        buf.push(sample(id)).unwrap();
+    }
+    let mut seen = Vec::new();
+    let block = buf.as_properties().as_bytes();
+    let parsed = Properties::parse_each(block, PropertyScope::Publish, |p| seen.push(p)).unwrap();
+    assert_eq!(seen, parsed.iter().collect::<Vec<_>>());
+    assert_eq!(seen.len(), 3);
+}
+
 fn any_publish_property() -> impl Strategy<Value = Vec<(String, String)>> {
     proptest::collection::vec(("[a-z\u{FEFF}]{0,9}", ".{0,9}"), 0..9).prop_map(|pairs| {
         pairs.into_iter().map(|(key, value)| (key, value.replace('\0', ""))).collect()
