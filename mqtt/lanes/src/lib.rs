@@ -2,3 +2,5 @@
 //!
 //! Owns: sockets, readiness, buffers, rings between lanes, transports.
 //! Does not know: MQTT packet types, files.
+
+#![forbid(unsafe_code)]
