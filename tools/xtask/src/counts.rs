@@ -1,0 +1,90 @@
+//! Instructions for one operation, counted by callgrind: a figure that a busy machine does not
+//! change.
+//!
+//! Assumes: the crate has an example `counts` that prints the names of its cases, one a line,
+//! when it has no argument, and with a name and a number runs that case so many times.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+
+use crate::run::{capture, program, succeed};
+
+/// What to count.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The crate, with or without `zzq-`.
+    krate: String,
+    /// Only cases whose name contains this.
+    #[arg(default_value = "")]
+    case: String,
+    /// Iterations of the longer run; the shorter has a tenth.
+    #[arg(long, default_value_t = 10_000)]
+    iterations: u64,
+}
+
+/// Prints a line for each case. What both runs have in common (start, set-up) cancels out.
+pub(crate) fn counts(root: &Path, options: &Options) -> Result<()> {
+    ensure!(options.iterations >= 10, "at least 10 iterations");
+    let example = build(root, &options.krate)?;
+    let example = example.to_str().context("the target folder is no UTF-8")?;
+    let (cases, _) = capture(program(root, &[example]))?;
+    println!("{:<40} {:>16}", "case", "instructions/op");
+    for case in cases.lines().filter(|case| case.contains(&options.case)) {
+        let (few, many) = (options.iterations / 10, options.iterations);
+        let counted =
+            (instructions(root, example, case, few)?, instructions(root, example, case, many)?);
+        println!("{case:<40} {:>16.1}", per_operation(counted, many - few));
+    }
+    Ok(())
+}
+
+/// Builds the example and gives back its path.
+fn build(root: &Path, krate: &str) -> Result<PathBuf> {
+    let package = format!("zzq-{}", krate.trim_start_matches("zzq-"));
+    let mut command = program(root, &["cargo", "build", "--release", "--example=counts"]);
+    command.arg(format!("--package={package}"));
+    succeed(command)?;
+    let (json, _) =
+        capture(program(root, &["cargo", "metadata", "--no-deps", "--format-version=1"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&json)?;
+    let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
+    Ok(Path::new(target).join("release/examples/counts"))
+}
+
+fn instructions(root: &Path, example: &str, case: &str, iterations: u64) -> Result<u64> {
+    let mut command = program(root, &["valgrind", "--tool=callgrind"]);
+    command.args(["--callgrind-out-file=/dev/null", example, case, &iterations.to_string()]);
+    let (_, log) = capture(command)?;
+    collected(&log).with_context(|| format!("callgrind counted nothing for {case}:\n{log}"))
+}
+
+/// The figure of `==1== Collected : 12345`.
+fn collected(log: &str) -> Option<u64> {
+    let line = log.lines().find_map(|line| line.split_once("Collected :"))?;
+    line.1.split_whitespace().next()?.parse().ok()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn per_operation((few, many): (u64, u64), operations: u64) -> f64 {
+    many.saturating_sub(few) as f64 / operations as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_is_read_from_the_log() {
+        let log =
+            "==7== Events    : Ir\n==7== Collected : 5204\n==7== \n==7== I   refs:      5,204\n";
+        assert_eq!(collected(log), Some(5204));
+        assert_eq!(collected("==7== nothing"), None);
+    }
+
+    #[test]
+    fn what_both_runs_share_cancels_out() {
+        assert!((per_operation((1_000 + 50 * 10, 1_000 + 50 * 100), 90) - 50.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,44 @@
+//! The normative statements of the specifications, and which of them have a tag in code and a
+//! tag in a test.
+//!
+//! Owns: the reading of `doc/spec`, of the tags, and the report. Does not know: whether a tag
+//! tells the truth.
+
+mod report;
+mod statements;
+mod tags;
+
+use anyhow::{Result, bail};
+
+use crate::tree::Tree;
+
+/// How much to say, and what to call an error beyond unknown identifiers, misplaced tags and a
+/// bad list of exceptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Counts alone.
+    Brief,
+    /// Also what lacks a tag.
+    Full,
+    /// The same, and a statement without a tag is an error.
+    Strict,
+}
+
+/// Prints the report.
+pub(crate) fn spec(tree: &Tree, mode: Mode) -> Result<()> {
+    let statements = statements::read(tree)?;
+    let tags = tags::read(tree);
+    let report = report::Report::new(&statements, &tags);
+    print!("{report}");
+    if mode != Mode::Brief {
+        report.missing.iter().chain(&report.untested).for_each(|line| println!("{line}"));
+    }
+    report.errors.iter().for_each(|error| println!("{error}"));
+    if !report.errors.is_empty() {
+        bail!("spec: {} errors", report.errors.len());
+    }
+    if mode == Mode::Strict && !report.missing.is_empty() {
+        bail!("spec: {} statements lack a tag", report.missing.len());
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! What is said about the statements and their tags.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::statements::{Side, Statement, Statements};
+use super::tags::{At, Tag};
+
+/// Counts for one specification.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Row {
+    statements: usize,
+    code: usize,
+    test: usize,
+    both: usize,
+}
+
+/// The outcome.
+#[derive(Debug)]
+pub(super) struct Report {
+    rows: BTreeMap<(String, &'static str), Row>,
+    excused: usize,
+    /// Statements that bind the server, with what they lack.
+    pub(super) missing: Vec<String>,
+    /// Cases without a test; each comes with its feature.
+    pub(super) untested: Vec<String>,
+    /// Tags and exceptions that are wrong.
+    pub(super) errors: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(statements: &Statements, tags: &[Tag]) -> Self {
+        let ids = |at| -> BTreeSet<&str> {
+            tags.iter().filter(|tag| tag.at == at).map(|tag| tag.id.as_str()).collect()
+        };
+        let (code, test) = (ids(At::Code), ids(At::Test));
+        let mut report = Self {
+            rows: BTreeMap::new(),
+            excused: statements.excused.len(),
+            missing: Vec::new(),
+            untested: Vec::new(),
+            errors: errors(statements, tags),
+        };
+        for (id, statement) in &statements.all {
+            let has = (code.contains(id.as_str()), test.contains(id.as_str()));
+            report.count(id, statement, has);
+            let Some(lack) = lack(statement, has) else {
+                if statements.excused.contains_key(id) {
+                    report.errors.push(format!("{id} lacks nothing and needs no exception"));
+                }
+                continue;
+            };
+            if !statements.excused.contains_key(id) {
+                let line = format!("{id:<20} {lack:<13} {}", short(&statement.text));
+                let list = match statement.side {
+                    Side::Case => &mut report.untested,
+                    Side::Client | Side::Server | Side::Both => &mut report.missing,
+                };
+                list.push(line);
+            }
+        }
+        report
+    }
+
+    fn count(&mut self, id: &str, statement: &Statement, (code, test): (bool, bool)) {
+        let (document, side) = match statement.side {
+            Side::Client => (document(id), "client"),
+            Side::Server => (document(id), "server"),
+            Side::Both => (document(id), "both"),
+            Side::Case => ("cases", ""),
+        };
+        let row = self.rows.entry((document.to_owned(), side)).or_default();
+        row.statements += 1;
+        row.code += usize::from(code);
+        row.test += usize::from(test);
+        row.both += usize::from(code && test);
+    }
+}
+
+/// The head of a text, up to where a case begins to tell its bytes.
+fn short(text: &str) -> &str {
+    text.split(" || ").next().unwrap_or(text)
+}
+
+/// `MQTT5` of `MQTT5-3.3.4-7`.
+fn document(id: &str) -> &str {
+    id.split('-').next().unwrap_or(id)
+}
+
+/// What a statement that binds the server still needs.
+fn lack(statement: &Statement, has: (bool, bool)) -> Option<&'static str> {
+    match (statement.side, has) {
+        (Side::Client, _) | (_, (true, true)) | (Side::Case, (_, true)) => None,
+        (Side::Case, _) | (_, (true, false)) => Some("test"),
+        (_, (false, true)) => Some("code"),
+        (_, (false, false)) => Some("code and test"),
+    }
+}
+
+fn errors(statements: &Statements, tags: &[Tag]) -> Vec<String> {
+    let mut errors = Vec::new();
+    for Tag { id, at, path, line } in tags {
+        if !statements.all.contains_key(id) {
+            errors.push(format!("{path}:{line}: no such statement: {id}"));
+        } else if *at == At::Nowhere {
+            errors.push(format!("{path}:{line}: {id} in test code, but in no test function"));
+        }
+    }
+    errors
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            out,
+            "{:<10} {:<7} {:>10} {:>6} {:>6} {:>6}",
+            "spec", "side", "statements", "code", "test", "both"
+        )?;
+        for ((document, side), Row { statements, code, test, both }) in &self.rows {
+            writeln!(
+                out,
+                "{document:<10} {side:<7} {statements:>10} {code:>6} {test:>6} {both:>6}"
+            )?;
+        }
+        let (missing, cases) = (self.missing.len(), self.untested.len());
+        writeln!(
+            out,
+            "{missing} statements lack a tag, {cases} cases a test, {} are excused",
+            self.excused
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statements(excused: &[&str]) -> Statements {
+        let mut statements = Statements::default();
+        for (id, side) in
+            [("M-1", Side::Server), ("M-2", Side::Both), ("M-3", Side::Client), ("B01", Side::Case)]
+        {
+            statements.all.insert(id.to_owned(), Statement { side, text: "x".to_owned() });
+        }
+        for id in excused {
+            statements.excused.insert((*id).to_owned(), "why".to_owned());
+        }
+        statements
+    }
+
+    fn tag(id: &str, at: At) -> Tag {
+        Tag { id: id.to_owned(), at, path: "a.rs".to_owned(), line: 1 }
+    }
+
+    fn missing(excused: &[&str], tags: &[Tag]) -> Vec<String> {
+        let report = Report::new(&statements(excused), tags);
+        assert_eq!(report.errors, Vec::<String>::new());
+        let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        report.missing.iter().chain(&report.untested).map(words).collect()
+    }
+
+    #[test]
+    fn what_binds_the_server_needs_code_and_test_and_a_case_a_test() {
+        let tags = [tag("M-1", At::Code), tag("M-2", At::Test)];
+        assert_eq!(missing(&[], &tags), ["M-1 test x", "M-2 code x", "B01 test x"]);
+        let tags = [tag("M-1", At::Code), tag("M-1", At::Test), tag("B01", At::Test)];
+        assert_eq!(missing(&[], &tags), ["M-2 code and test x"]);
+        assert!(missing(&["M-2"], &tags).is_empty());
+    }
+
+    #[test]
+    fn unknown_and_misplaced_tags_are_errors() {
+        let tags = [tag("M-9", At::Code), tag("M-1", At::Nowhere)];
+        assert_eq!(Report::new(&statements(&[]), &tags).errors.len(), 2);
+    }
+
+    #[test]
+    fn an_exception_that_is_not_needed_is_an_error() {
+        let tags = [tag("M-1", At::Code), tag("M-1", At::Test)];
+        assert_eq!(Report::new(&statements(&["M-1"]), &tags).errors.len(), 1);
+    }
+
+    #[test]
+    fn rows_count_each_side() {
+        let report = Report::new(&statements(&[]), &[tag("M-1", At::Code), tag("M-1", At::Code)]);
+        let row = &report.rows[&("M".to_owned(), "server")];
+        assert_eq!(*row, Row { statements: 1, code: 1, test: 0, both: 0 });
+    }
+}
