@@ -55,6 +55,6 @@ fn clippy(root: &Path) -> Result<()> {
 
 fn documentation(root: &Path) -> Result<()> {
     let mut command = program(root, &["cargo", "doc", "--quiet", "--no-deps", "--workspace"]);
-    command.args(["--locked", "--document-private-items"]).env("RUSTDOCFLAGS", "-D warnings");
+    command.arg("--locked").env("RUSTDOCFLAGS", "-D warnings");
     succeed(command)
 }

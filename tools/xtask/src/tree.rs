@@ -87,9 +87,12 @@ pub(crate) fn extension(path: &str) -> &str {
     name.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
-/// The top of the repository that holds this tool.
+/// The top of the repository: of the crate that cargo runs, which need not be where this binary
+/// was built.
 pub(crate) fn root() -> Result<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let built = || env!("CARGO_MANIFEST_DIR").into();
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(built);
+    let here = Path::new(&here);
     let root = here.ancestors().nth(2).context("the tool lies two folders below the root")?;
     Ok(root.to_owned())
 }

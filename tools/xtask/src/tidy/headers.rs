@@ -19,9 +19,14 @@ pub(super) fn crate_root_forbids_unsafe(source: &Source<'_>, found: &mut Vec<Fin
     }
 }
 
+/// `src/lib.rs`, `src/main.rs`, `src/bin/NAME.rs` or `src/bin/NAME/main.rs`.
 fn is_crate_root(path: &str) -> bool {
-    let root = path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
-    (root || path.contains("src/bin/")) && !path.starts_with("wal/")
+    let Some((room, inside)) = path.split_once("src/").filter(|(room, _)| *room != "wal/") else {
+        return false;
+    };
+    let binary = inside.strip_prefix("bin/").map(|name| name.split('/').collect::<Vec<_>>());
+    let whole = matches!(inside, "lib.rs" | "main.rs");
+    whole && room.ends_with('/') || matches!(binary.as_deref(), Some([_] | [_, "main.rs"]))
 }
 
 #[cfg(test)]
@@ -45,5 +50,9 @@ mod tests {
         assert!(lines(rule, "engine/src/lib.rs", "#![forbid(unsafe_code)]").is_empty());
         assert!(lines(rule, "engine/src/state.rs", "").is_empty());
         assert!(lines(rule, "wal/src/lib.rs", "").is_empty());
+        for root in ["bin/zzq.rs", "bin/zzq/main.rs", "main.rs"] {
+            assert_eq!(lines(rule, &format!("mqtt/broker/src/{root}"), ""), [1], "{root}");
+        }
+        assert!(lines(rule, "mqtt/broker/src/bin/zzq/flags.rs", "").is_empty());
     }
 }

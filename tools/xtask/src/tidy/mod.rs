@@ -83,10 +83,11 @@ fn findings(tree: &Tree) -> Vec<Finding> {
 /// Prints every finding; any is an error.
 pub(crate) fn tidy(tree: &Tree) -> Result<()> {
     let mut found = findings(tree);
-    crates::licences_and_duplicates(tree, &mut found)?;
+    let crates = crates::licences_and_duplicates(tree, &mut found);
     for finding in &found {
         println!("{finding}");
     }
+    crates?;
     if !found.is_empty() {
         bail!("tidy: {} findings", found.len());
     }
