@@ -1,4 +1,5 @@
-//! The files of the repository as the rules see them: what git tracks or would track.
+//! The files of the repository as the rules see them: what git tracks or would track, or where
+//! git does not know the folder (an unpacked archive, another user's files) all but what is made.
 //!
 //! Assumes: paths are UTF-8 with `/`. Files that are no UTF-8 text keep an empty text, so that
 //! links to them resolve.
@@ -6,9 +7,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::run;
+
+/// Folders that are no part of the repository, wherever they stand.
+const MADE: [&str; 6] = [".git", "artifacts", "coverage", "data", "node_modules", "target"];
 
 /// One file: its path from the root and its text.
 #[derive(Debug)]
@@ -28,17 +32,12 @@ pub(crate) struct Tree {
 impl Tree {
     /// Reads the work tree below `root`, ignored files left out.
     pub(crate) fn read(root: &Path) -> Result<Self> {
-        let line = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-        let (listing, _) = run::capture(run::program(root, &line))?;
-        let paths: BTreeSet<&str> = listing.split('\0').filter(|path| !path.is_empty()).collect();
+        let paths = tracked(root).or_else(|_| walked(root))?;
         let mut files = Vec::new();
         for path in paths {
             // Deleted but not yet staged, or a link to a folder.
-            let Ok(bytes) = std::fs::read(root.join(path)) else { continue };
-            files.push(File {
-                path: path.to_owned(),
-                text: String::from_utf8(bytes).unwrap_or_default(),
-            });
+            let Ok(bytes) = std::fs::read(root.join(&path)) else { continue };
+            files.push(File { path, text: String::from_utf8(bytes).unwrap_or_default() });
         }
         Ok(Self::new(root, files))
     }
@@ -81,6 +80,34 @@ impl Tree {
     }
 }
 
+/// The paths that git tracks or would track.
+fn tracked(root: &Path) -> Result<BTreeSet<String>> {
+    let line = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let (listing, _) = run::capture(run::program(root, &line))?;
+    let paths: BTreeSet<_> = listing.split('\0').filter(|path| !path.is_empty()).collect();
+    ensure!(paths.contains("Cargo.toml"), "git does not track this folder");
+    Ok(paths.into_iter().map(str::to_owned).collect())
+}
+
+/// The paths of all files outside of folders that builds and runs make.
+fn walked(root: &Path) -> Result<BTreeSet<String>> {
+    let (mut paths, mut folders) = (BTreeSet::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            let name = entry.file_name();
+            if kind.is_dir() && !MADE.iter().any(|made| name == *made) {
+                folders.push(path);
+            } else if kind.is_file() {
+                let path = path.strip_prefix(root)?.to_str().context("a path that is no UTF-8")?;
+                paths.insert(path.to_owned());
+            }
+        }
+    }
+    Ok(paths)
+}
+
 /// What stands behind the last dot of a path's name.
 pub(crate) fn extension(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -113,6 +140,13 @@ pub(crate) mod tests {
         let tree = tree(&[("a/b/c.md", "")]);
         assert!(tree.contains("a") && tree.contains("a/b") && tree.contains("a/b/c.md"));
         assert!(!tree.contains("b") && !tree.contains("a/b/c"));
+    }
+
+    #[test]
+    fn without_git_sources_are_found_and_what_is_made_is_not() {
+        let paths = walked(&root().unwrap()).unwrap();
+        assert!(paths.contains("Cargo.toml") && paths.contains("tools/xtask/src/tree.rs"));
+        assert!(!paths.iter().any(|path| path.starts_with("target/")));
     }
 
     #[test]
