@@ -101,3 +101,28 @@ pub struct Completion {
 pub(crate) fn assert_name(name: &str) {
     assert!(!name.is_empty() && !name.contains('/') && name != "." && name != "..", "{name:?}");
 }
+
+/// Direct I/O takes whole blocks.
+pub(crate) fn assert_blocks(len: usize, offset: u64) {
+    assert!(len.is_multiple_of(BLOCK), "a length of {len} is no number of blocks");
+    assert!(offset.is_multiple_of(BLOCK as u64), "an offset of {offset} is not on a block");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "an offset of 512 is not on a block")]
+    fn an_offset_within_a_block_is_a_broken_invariant() {
+        assert_blocks(BLOCK, 512);
+    }
+
+    #[test]
+    fn names_do_not_lead_out_of_the_directory() {
+        assert_name("segment-1");
+        for name in ["", ".", "..", "a/b", "/"] {
+            assert!(std::panic::catch_unwind(|| assert_name(name)).is_err(), "{name:?}");
+        }
+    }
+}

@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::disk::{BLOCK, Completion, Disk, DiskFile, Write};
+use crate::disk::{BLOCK, Completion, Disk, DiskFile, Write, assert_blocks};
 use crate::io::aio::Aio;
 use crate::io::directory::{Directory, PROBE};
-use crate::io::file::assert_blocks;
 use crate::io::pwrite::Pwrite;
 use crate::io::{IoBuffer, OpenFile, event};
 
