@@ -1,196 +1,200 @@
-//! A disk in memory, for tests and for the simulator.
+//! A disk in memory that keeps its promises to the letter, and not one more.
 //!
-//! Owns: the model of a directory on a device. Does not know: what the bytes mean.
+//! Owns: a model of a directory on a device, for tests and for the simulator. Three views of it
+//! differ until something is synced: what reads show, what a crash leaves at least, and what it
+//! may leave. Everything happens on the caller's thread and in the caller's order; chance enters
+//! by seeds only, so that the same calls give the same disk.
+//! Does not know: what the bytes mean, time.
+//!
+//! - A write is seen by reads when it completes, and durable when it was a `sync` write, or when
+//!   its file is synced later.
+//! - A name is seen at once and durable after `sync_dir`.
+//! - [`SimDisk::hold`] withholds completions until they are released, in any order.
+//! - [`SimDisk::fail`] makes operations go wrong, [`SimDisk::flip`] and its like damage bytes.
+//! - [`SimDisk::crash`] gives the disk as it may be after a power cut, [`SimDisk::restart`] as
+//!   it is when only the process ended.
+//!
+//! ```
+//! use zzq_wal::disk::{Disk, DiskFile, Write};
+//! use zzq_wal::io::IoBuffer;
+//! use zzq_wal::sim_disk::{SimDisk, Survival};
+//!
+//! let disk = SimDisk::new();
+//! let file = disk.create("segment", 8192)?;
+//! disk.sync_dir()?;
+//! disk.hold();
+//! let mut buffer = IoBuffer::with_blocks(1);
+//! buffer.fill(7);
+//! disk.submit(Write { file, buffer, offset: 0, sync: true, token: 1, notify: None })
+//!     .map_err(|(_, error)| error)?;
+//! assert_eq!(disk.in_flight(), [1]);
+//! // The power goes before the device has said a word: all of it, or nothing, or any part.
+//! assert_eq!(disk.crash_with(Survival::Nothing).bytes("segment")?[0], 0);
+//! disk.release_next();
+//! assert_eq!(disk.crash_with(Survival::Nothing).bytes("segment")?[0], 7);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
-use std::collections::{BTreeMap, VecDeque};
+mod crash;
+mod faults;
+mod file;
+mod flight;
+mod names;
+mod random;
+mod state;
+mod tamper;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Completion, Disk, DiskFile, Write};
+pub use self::crash::Survival;
+pub use self::faults::{Fault, Op};
+use self::names::FileId;
+use self::state::State;
+pub use self::tamper::Unsynced;
+use crate::disk::{Completion, Disk, DiskFile, Write, assert_blocks};
 use crate::io::IoBuffer;
 
 /// A disk in memory. Clones are the same disk.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SimDisk {
-    inner: Arc<Mutex<Inner>>,
+    shared: Arc<Shared>,
 }
 
 /// An open file of a [`SimDisk`].
 #[derive(Clone, Debug)]
 pub struct SimFile {
-    inner: Arc<Mutex<Inner>>,
-    inode: usize,
+    shared: Arc<Shared>,
+    file: FileId,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    names: BTreeMap<String, usize>,
-    inodes: Vec<Vec<u8>>,
-    held: bool,
-    withheld: VecDeque<Write<SimFile>>,
-    done: Vec<Completion>,
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    hook: Mutex<Option<Hook>>,
 }
+
+/// What is called for each completion, with its token.
+#[derive(Clone)]
+struct Hook(Arc<dyn Fn(u64) + Send + Sync>);
 
 impl SimDisk {
-    /// An empty disk.
+    /// An empty disk of 1 TiB.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_capacity(1 << 40)
     }
 
-    /// Withholds completions from now on.
-    pub fn hold(&self) {
-        lock(&self.inner).held = true;
+    /// An empty disk with room for `bytes`.
+    pub fn with_capacity(bytes: u64) -> Self {
+        Self::from_state(State::new(bytes))
     }
 
-    /// Completes all withheld writes, and those to come at once.
-    pub fn release_all(&self) {
-        let mut inner = lock(&self.inner);
-        inner.held = false;
-        while let Some(write) = inner.withheld.pop_front() {
-            inner.complete(write);
-        }
-    }
-}
-
-impl Inner {
-    fn inode(&self, name: &str) -> io::Result<usize> {
-        self.names.get(name).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    /// Room for files from now on; those that are there stay.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state().capacity = bytes;
     }
 
-    fn write(&mut self, inode: usize, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let start = usize::try_from(offset).map_err(io::Error::other)?;
-        let file = &mut self.inodes[inode];
-        file.resize(file.len().max(start + bytes.len()), 0);
-        file[start..start + bytes.len()].copy_from_slice(bytes);
-        Ok(())
+    fn from_state(state: State) -> Self {
+        let shared = Shared { state: Mutex::new(state), hook: Mutex::default() };
+        Self { shared: Arc::new(shared) }
     }
 
-    fn complete(&mut self, write: Write<SimFile>) {
-        let result = self.write(write.file.inode, &write.buffer, write.offset);
-        let result = result.map(|()| write.buffer.len());
-        self.done.push(Completion { token: write.token, buffer: write.buffer, result });
-        if let Some(notify) = write.notify {
-            let signalled = rustix::io::write(&*notify, &1_u64.to_ne_bytes());
-            assert!(signalled.is_ok(), "an eventfd takes a signal");
-        }
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state()
+    }
+
+    fn file(&self, file: FileId) -> SimFile {
+        SimFile { shared: Arc::clone(&self.shared), file }
     }
 }
 
-fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
-    inner.lock().unwrap_or_else(PoisonError::into_inner)
+impl Default for SimDisk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Hook")
+    }
 }
 
 impl Disk for SimDisk {
     type File = SimFile;
 
     fn list(&self) -> io::Result<Vec<(String, u64)>> {
-        let inner = lock(&self.inner);
-        let sized = |(name, inode): (&String, &usize)| {
-            (name.clone(), u64::try_from(inner.inodes[*inode].len()).unwrap_or(u64::MAX))
-        };
-        Ok(inner.names.iter().map(sized).collect())
+        self.state().list()
     }
 
     fn create(&self, name: &str, len: u64) -> io::Result<SimFile> {
-        let mut inner = lock(&self.inner);
-        if inner.names.contains_key(name) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let len = usize::try_from(len).map_err(io::Error::other)?;
-        let inode = inner.inodes.len();
-        inner.inodes.push(vec![0; len]);
-        inner.names.insert(name.to_owned(), inode);
-        Ok(SimFile { inner: Arc::clone(&self.inner), inode })
+        let file = self.state().create(name, len)?;
+        Ok(self.file(file))
     }
 
     fn open(&self, name: &str) -> io::Result<SimFile> {
-        let inode = lock(&self.inner).inode(name)?;
-        Ok(SimFile { inner: Arc::clone(&self.inner), inode })
+        let file = self.state().open(name)?;
+        Ok(self.file(file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut inner = lock(&self.inner);
-        let inode = inner.inode(from)?;
-        inner.names.remove(from);
-        inner.names.insert(to.to_owned(), inode);
-        Ok(())
+        self.state().rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut inner = lock(&self.inner);
-        inner.inode(name)?;
-        inner.names.remove(name);
-        Ok(())
+        self.state().remove(name)
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        Ok(())
+        self.state().sync_dir()
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        Ok(1 << 40)
+        Ok(self.state().free_bytes())
     }
 
     fn submit(&self, write: Write<SimFile>) -> Result<(), (Write<SimFile>, io::Error)> {
-        let mut inner = lock(&self.inner);
-        if inner.held {
-            inner.withheld.push_back(write);
-        } else {
-            inner.complete(write);
-        }
+        let same = Arc::ptr_eq(&self.shared, &write.file.shared);
+        assert!(same, "a file belongs to the disk that opened it");
+        let completed = {
+            let mut state = self.state();
+            state.submit(write)?;
+            if state.flight.is_held() { None } else { state.release_next() }
+        };
+        self.tell(completed);
         Ok(())
     }
 
     fn reap(&self, completions: &mut Vec<Completion>) {
-        completions.append(&mut lock(&self.inner).done);
+        completions.append(&mut self.state().done);
     }
 }
 
 impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut IoBuffer, offset: u64) -> io::Result<usize> {
-        let inner = lock(&self.inner);
-        let file = &inner.inodes[self.inode];
-        let start = usize::try_from(offset).map_err(io::Error::other)?.min(file.len());
-        let count = buffer.len().min(file.len() - start);
-        buffer[..count].copy_from_slice(&file[start..start + count]);
-        Ok(count)
+        assert_blocks(buffer.len(), offset);
+        self.shared.state().read(self.file, buffer, offset)
     }
 
     fn write_at(&self, buffer: &IoBuffer, offset: u64) -> io::Result<()> {
-        lock(&self.inner).write(self.inode, buffer, offset)
+        assert_blocks(buffer.len(), offset);
+        self.shared.state().write(self.file, buffer, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(())
+        self.shared.state().sync(self.file)
     }
 
     fn size(&self) -> io::Result<u64> {
-        u64::try_from(lock(&self.inner).inodes[self.inode].len()).map_err(io::Error::other)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_held_write_completes_when_released() {
-        let disk = SimDisk::new();
-        let file = disk.create("a", 4096).unwrap();
-        disk.hold();
-        let mut buffer = IoBuffer::with_blocks(1);
-        buffer.fill(7);
-        let write =
-            Write { file: file.clone(), buffer, offset: 0, sync: true, token: 9, notify: None };
-        disk.submit(write).unwrap();
-        let mut completions = Vec::new();
-        disk.reap(&mut completions);
-        assert!(completions.is_empty());
-        disk.release_all();
-        disk.reap(&mut completions);
-        assert_eq!(completions[0].token, 9);
-        let mut back = IoBuffer::with_blocks(1);
-        assert_eq!(file.read_at(&mut back, 0).unwrap(), 4096);
-        assert!(back.iter().all(|byte| *byte == 7));
+        Ok(self.shared.state().size(self.file))
     }
 }
