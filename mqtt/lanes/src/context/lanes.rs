@@ -1,0 +1,210 @@
+//! The running lanes of one application.
+use std::{
+    io,
+    net::{SocketAddr, ToSocketAddrs},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering},
+        mpsc::Sender,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::completion::{Completion, Promise, promise};
+use crate::{
+    app::Handler,
+    driver::epoll::EpollDriver,
+    endpoint::{BindError, Endpoint, TcpEndpoint},
+    id::ListenerId,
+    lane::{Command, Lane},
+    listener::{BindOptions, Listener, ListenerStats},
+    waker::LaneWaker,
+};
+
+/// Lanes that run one application. Clones are the same lanes.
+#[derive(Clone, Debug)]
+pub struct Lanes(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    lanes: Vec<Handle>,
+    next_listener: AtomicU32,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Held by each thread: gone when the last has ended.
+    ended: Weak<Ended>,
+}
+
+#[derive(Debug)]
+struct Handle {
+    commands: Sender<Command<Listener>>,
+    waker: LaneWaker,
+}
+
+/// Promises that are kept, by being dropped, when the last lane has ended.
+#[derive(Debug, Default)]
+struct Ended(Mutex<Vec<Promise<()>>>);
+
+/// A bound endpoint.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// To unbind it.
+    pub id: ListenerId,
+    /// The endpoint with the port that the system chose.
+    pub endpoint: Endpoint,
+    /// Its address.
+    pub addr: SocketAddr,
+    /// What it counts.
+    pub stats: Arc<ListenerStats>,
+}
+
+type Seated<H> = Vec<(Sender<Command<Listener>>, Lane<H, EpollDriver>)>;
+
+impl Lanes {
+    pub(super) fn start<H: Handler + Send + 'static>(
+        seated: Seated<H>,
+        wakers: Vec<LaneWaker>,
+        pin: bool,
+    ) -> io::Result<Self> {
+        let ended = Arc::new(Ended::default());
+        let (mut lanes, mut threads) = (Vec::new(), Vec::new());
+        for (core, ((commands, lane), waker)) in seated.into_iter().zip(wakers).enumerate() {
+            lanes.push(Handle { commands, waker });
+            let ended = Arc::clone(&ended);
+            let run = move || {
+                if pin {
+                    pin_to(core);
+                }
+                lane.run();
+                drop(ended);
+            };
+            match thread::Builder::new().name(format!("zzq-lane-{core}")).spawn(run) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    // Those that run already would wait for ever.
+                    for lane in &lanes {
+                        lane.ask(Command::Stop { within: Duration::ZERO });
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Self(Arc::new(Inner {
+            lanes,
+            next_listener: AtomicU32::new(0),
+            threads: Mutex::new(threads),
+            ended: Arc::downgrade(&ended),
+        })))
+    }
+
+    /// Binds an endpoint. Host names are resolved here and now, which may block; the rest completes
+    /// when a lane accepts on it.
+    pub fn bind(
+        &self,
+        endpoint: &str,
+        options: BindOptions,
+    ) -> Completion<Result<Bound, BindError>> {
+        match self.listener(endpoint, options) {
+            Ok(listener) => self.listen(listener),
+            Err(error) => Completion::ready(Err(error)),
+        }
+    }
+
+    fn listener(&self, endpoint: &str, options: BindOptions) -> Result<Listener, BindError> {
+        let endpoint: Endpoint = endpoint.parse()?;
+        let Endpoint::Tcp(TcpEndpoint { host, port }) = &endpoint;
+        let addrs = (host.as_str(), *port).to_socket_addrs();
+        let addrs = match addrs {
+            Ok(addrs) => addrs,
+            Err(source) => return Err(BindError::Resolve { endpoint, source }),
+        };
+        let id = ListenerId(self.0.next_listener.fetch_add(1, Ordering::Relaxed));
+        let mut refusal = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for addr in addrs {
+            match Listener::bind(id, addr, options) {
+                Ok(listener) => return Ok(listener),
+                Err(error) => refusal = error,
+            }
+        }
+        Err(BindError::Bind { endpoint, source: refusal })
+    }
+
+    fn listen(&self, listener: Listener) -> Completion<Result<Bound, BindError>> {
+        let addr = listener.addr();
+        let tcp = TcpEndpoint { host: addr.ip().to_string(), port: addr.port() };
+        let bound = Bound {
+            id: listener.id(),
+            endpoint: Endpoint::Tcp(tcp),
+            addr,
+            stats: listener.stats(),
+        };
+        let (promise, completion) = promise(Err(BindError::Stopped));
+        let lane = self.acceptor(listener.id());
+        let done = move |result: io::Result<()>| {
+            promise.keep(match result {
+                Ok(()) => Ok(bound),
+                Err(source) => Err(BindError::Bind { endpoint: bound.endpoint, source }),
+            });
+        };
+        lane.ask(Command::Listen(listener, Box::new(done)));
+        completion
+    }
+
+    /// Closes a listener; connections that came through it stay.
+    pub fn unbind(&self, id: ListenerId) -> Completion<()> {
+        let (promise, completion) = promise(());
+        self.acceptor(id).ask(Command::Unlisten(id, promise));
+        completion
+    }
+
+    /// Tells every lane to stop within `within`: see [`Handler::stopping`]. Completes when all
+    /// have.
+    pub fn stop(&self, within: Duration) -> Completion<()> {
+        let (promise, completion) = promise(());
+        if let Some(ended) = self.0.ended.upgrade() {
+            ended.0.lock().unwrap_or_else(PoisonError::into_inner).push(promise);
+        }
+        for lane in &self.0.lanes {
+            lane.ask(Command::Stop { within });
+        }
+        completion
+    }
+
+    /// Wakes each of the lanes.
+    pub fn wakers(&self) -> impl Iterator<Item = &LaneWaker> {
+        self.0.lanes.iter().map(|lane| &lane.waker)
+    }
+
+    /// Joins the threads, which were told to stop. A lane that panicked has said so already.
+    pub(super) fn join(&self) {
+        let mut threads = self.0.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+
+    /// The lane that accepts for a listener: they take turns.
+    fn acceptor(&self, id: ListenerId) -> &Handle {
+        &self.0.lanes[id.0 as usize % self.0.lanes.len()]
+    }
+}
+
+impl Handle {
+    /// A lane that has stopped drops the command, and with it the promise.
+    fn ask(&self, command: Command<Listener>) {
+        let _ = self.commands.send(command);
+        self.waker.wake();
+    }
+}
+
+fn pin_to(core: usize) {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    if let Err(error) = sched_setaffinity(None, &cores) {
+        tracing::warn!(core, %error, "lane is not pinned");
+    }
+}

@@ -1,0 +1,193 @@
+//! The lane without descriptors, clock, tasks or async: what it knows of its connections, what is
+//! due, what is owed. [`crate::lane`] moves it, over a driver and with a handler.
+//!
+//! Assumes: one owner. Callbacks of the handler only note what shall happen (closes, moves,
+//! flushes); it is carried out when they have returned.
+mod conn;
+mod counters;
+mod output;
+mod pool;
+mod table;
+mod timers;
+
+use std::collections::VecDeque;
+
+pub use self::counters::{BufferTotals, Counters};
+pub(crate) use self::{
+    conn::{Conn, Flags, Phase},
+    output::{MAX_SLICES, Output as Queue},
+    pool::Pool,
+    table::Table,
+    timers::{LINGER, Timers, slot_index},
+};
+use crate::{
+    app::{CloseReason, Handler},
+    id::{ConnId, LaneIndex},
+    ring::Mesh,
+    time::Millis,
+    waker::LaneWaker,
+};
+
+/// Bounds of one lane. The defaults suit MQTT.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Unconsumed input kept for one connection, in bytes; more closes it. Default: the largest
+    /// MQTT packet, 268 435 460.
+    pub input_bytes: usize,
+    /// How long the peer may take to accept the last output of a connection closed after flush,
+    /// and then to close its side. Default 2 s.
+    pub linger: std::time::Duration,
+    /// Connections read in one turn; the others stay first in line for the next. Default 1024.
+    pub reads_per_turn: usize,
+    /// Messages taken from each ring in one turn. Default 256.
+    pub messages_per_turn: usize,
+    /// Slots of each ring for messages, and how many of them only receipts may use. Default 1024
+    /// and 256.
+    pub ring: (usize, usize),
+    /// Bytes of idle buffers kept for reuse. Default 2 MiB.
+    pub pooled_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            input_bytes: 268_435_460,
+            linger: std::time::Duration::from_secs(2),
+            reads_per_turn: 1024,
+            messages_per_turn: 256,
+            ring: (1024, 256),
+            pooled_bytes: 2 << 20,
+        }
+    }
+}
+
+/// A connection on its way out, with what the handler sends along.
+pub(crate) struct Departure<C> {
+    pub(crate) conn: ConnId,
+    pub(crate) to: LaneIndex,
+    pub(crate) carried: C,
+}
+
+pub(crate) struct Core<H: Handler> {
+    pub(crate) lane: LaneIndex,
+    pub(crate) limits: Limits,
+    pub(crate) now: Millis,
+    pub(crate) conns: Table<Conn>,
+    pub(crate) timers: Timers,
+    pub(crate) pool: Pool,
+    pub(crate) counters: Counters,
+    pub(crate) totals: BufferTotals,
+    pub(crate) mesh: Mesh<H::Message>,
+    pub(crate) waker: LaneWaker,
+    /// Connections with something to read, in the order of their turns.
+    pub(crate) ready: VecDeque<ConnId>,
+    /// Connections with output of this turn.
+    pub(crate) dirty: Vec<ConnId>,
+    /// Those among them that passed the mark in this callback.
+    pub(crate) urgent: Vec<ConnId>,
+    /// Connections whose handler waits to hear that they drained, and that have.
+    pub(crate) drained: Vec<ConnId>,
+    pub(crate) closing: Vec<(ConnId, CloseReason)>,
+    /// Closed after flush in this callback, perhaps with nothing left to send.
+    pub(crate) ending: Vec<ConnId>,
+    pub(crate) departing: Vec<Departure<H::Carried>>,
+    /// Something is left to do that no event will announce.
+    pub(crate) again: bool,
+}
+
+impl<H: Handler> Core<H> {
+    pub(crate) fn new(
+        lane: LaneIndex,
+        limits: Limits,
+        mesh: Mesh<H::Message>,
+        waker: LaneWaker,
+    ) -> Self {
+        Self {
+            lane,
+            limits,
+            now: Millis::default(),
+            conns: Table::default(),
+            timers: Timers::default(),
+            pool: Pool::new(limits.pooled_bytes),
+            counters: Counters::default(),
+            totals: BufferTotals::default(),
+            mesh,
+            waker,
+            ready: VecDeque::new(),
+            dirty: Vec::new(),
+            urgent: Vec::new(),
+            drained: Vec::new(),
+            closing: Vec::new(),
+            ending: Vec::new(),
+            departing: Vec::new(),
+            again: true,
+        }
+    }
+
+    /// The connection, if the handler still has it.
+    pub(crate) fn open(&self, id: ConnId) -> Option<&Conn> {
+        self.conns.get(id).filter(|conn| conn.phase == Phase::Open)
+    }
+
+    pub(crate) fn open_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
+        self.conns.get_mut(id).filter(|conn| conn.phase == Phase::Open)
+    }
+
+    /// Puts the connection in line for a read, once.
+    pub(crate) fn enqueue(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id)
+            && !conn.flags.has(Flags::QUEUED)
+        {
+            conn.flags.set(Flags::QUEUED);
+            self.ready.push_back(id);
+        }
+    }
+
+    pub(crate) fn mark_dirty(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id)
+            && !conn.flags.has(Flags::DIRTY)
+        {
+            conn.flags.set(Flags::DIRTY);
+            self.dirty.push(id);
+        }
+    }
+
+    /// Notes that the connection ends without further output. The first reason counts.
+    pub(crate) fn doom(&mut self, id: ConnId, why: CloseReason) {
+        if let Some(conn) = self.conns.get_mut(id)
+            && !conn.flags.has(Flags::DOOMED)
+        {
+            conn.flags.set(Flags::DOOMED);
+            if conn.phase == Phase::Open {
+                conn.phase = Phase::Closing;
+            }
+            self.closing.push((id, why));
+        }
+    }
+
+    /// Notes that the connection ends once its output is sent.
+    pub(crate) fn end(&mut self, id: ConnId, why: CloseReason) {
+        let due = self.now + self.limits.linger;
+        let Some(conn) = self.open_mut(id) else { return };
+        conn.phase = Phase::Closing;
+        conn.reason = why;
+        self.ending.push(id);
+        self.set_timer(id, LINGER, due);
+        // Whatever it was paused for, it reads on, to see the peer's end.
+        self.unpause(id);
+    }
+
+    pub(crate) fn unpause(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.flags.clear(Flags::PAUSED);
+        if conn.flags.has(Flags::READABLE) || conn.flags.has(Flags::OFFER) {
+            self.enqueue(id);
+        }
+    }
+
+    pub(crate) fn set_timer(&mut self, id: ConnId, slot: usize, due: Millis) {
+        if let Some(conn) = self.conns.get_mut(id) {
+            self.timers.set(id, &mut conn.timers, slot, due);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Sockets under epoll, edge-triggered: a connection is registered once, for everything, and never
+//! again. A short read or write has used the readiness up; the next edge brings it back.
+//!
+//! Assumes: sockets are non-blocking streams; one thread.
+use std::{
+    io::{self, IoSlice},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Instant,
+};
+
+use rustix::{
+    event::{
+        Timespec,
+        epoll::{self, CreateFlags, EventData, EventFlags},
+    },
+    io::{Errno, read, retry_on_intr},
+    net::{SendAncillaryBuffer, SendFlags, Shutdown, send, sendmsg, shutdown},
+};
+
+use super::{BusyPoll, Driver, Event, Read, Ready, Rest, Write, spin::Spin};
+use crate::{
+    id::{ConnId, ListenerId, WatchId},
+    listener::Listener,
+    time::Millis,
+    waker::LaneWaker,
+};
+
+/// Events taken from the kernel at once.
+const EVENTS: usize = 512;
+
+/// Generation 0 names what is no connection; the upper bits of the index say what.
+const WAKER: u32 = 0;
+const LISTENER: u32 = 1 << 30;
+const WATCH: u32 = 1 << 31;
+
+/// The driver of real lanes.
+#[derive(Debug)]
+pub struct EpollDriver {
+    epoll: OwnedFd,
+    sockets: Vec<Option<OwnedFd>>,
+    listeners: Vec<Option<Listener>>,
+    /// Kept open for as long as they are watched.
+    _watches: Vec<(WatchId, OwnedFd)>,
+    spin: Spin,
+    start: Instant,
+}
+
+impl EpollDriver {
+    /// A driver that sleeps on `waker`'s eventfd.
+    ///
+    /// # Panics
+    /// An id of `watches` is 2^30 or more.
+    pub fn new(
+        waker: &LaneWaker,
+        watches: Vec<(WatchId, OwnedFd)>,
+        busy_poll: BusyPoll,
+    ) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let edge = EventFlags::IN | EventFlags::ET;
+        if let Some(fd) = waker.eventfd() {
+            epoll::add(&epoll, fd, special(WAKER), edge)?;
+        }
+        for (id, fd) in &watches {
+            assert!(id.0 < LISTENER, "watch {} is out of range", id.0);
+            epoll::add(&epoll, fd, special(WATCH | id.0), edge)?;
+        }
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Ok(Self {
+            epoll,
+            sockets: Vec::new(),
+            listeners: Vec::new(),
+            _watches: watches,
+            spin: Spin::new(busy_poll, cores),
+            start: Instant::now(),
+        })
+    }
+
+    fn socket(&self, conn: ConnId) -> Option<BorrowedFd<'_>> {
+        self.sockets.get(conn.index())?.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether a listener can accept without a further event.
+    fn can_accept(&self, now: Millis) -> bool {
+        self.listeners.iter().flatten().any(|listener| listener.due() <= now)
+    }
+
+    /// Fetches events of the kernel. True: there were some.
+    fn poll(&mut self, timeout: Option<&Timespec>, events: &mut Vec<Event<OwnedFd>>) -> bool {
+        let mut space = [const { MaybeUninit::uninit() }; EVENTS];
+        match epoll::wait(&self.epoll, &mut space, timeout) {
+            Ok((kernel, _)) => {
+                for event in &*kernel {
+                    self.translate(event, events);
+                }
+                !kernel.is_empty()
+            }
+            Err(error) => {
+                assert!(error == Errno::INTR, "epoll_wait: {error}");
+                false
+            }
+        }
+    }
+
+    fn poll_now(&mut self, events: &mut Vec<Event<OwnedFd>>) -> bool {
+        self.poll(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }), events)
+    }
+
+    /// Looks for events again and again while that is thought to pay. True: there is something.
+    fn look(
+        &mut self,
+        waker: &LaneWaker,
+        since: Instant,
+        events: &mut Vec<Event<OwnedFd>>,
+    ) -> bool {
+        let budget = self.spin.budget();
+        if budget.is_zero() {
+            return false;
+        }
+        while since.elapsed() < budget {
+            if self.poll_now(events) || waker.is_notified() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    fn block(
+        &mut self,
+        rest: Rest,
+        waker: &LaneWaker,
+        now: Millis,
+        events: &mut Vec<Event<OwnedFd>>,
+    ) {
+        if !waker.doze() {
+            self.poll_now(events);
+            return;
+        }
+        let paused = self.listeners.iter().flatten().map(Listener::due).min();
+        let until = match (rest, paused) {
+            (Rest::Until(due), Some(paused)) => due.min(paused),
+            (Rest::Until(due), None) | (_, Some(due)) => due,
+            (_, None) => Millis::NEVER,
+        };
+        if until == Millis::NEVER {
+            self.poll(None, events);
+        } else {
+            let timeout = Timespec::try_from(until.since(now)).ok();
+            self.poll(timeout.as_ref(), events);
+        }
+    }
+
+    fn translate(&mut self, event: &epoll::Event, events: &mut Vec<Event<OwnedFd>>) {
+        let (data, flags) = (event.data, event.flags);
+        let (generation, index) = halves(data.u64());
+        if generation != 0 {
+            let conn = ConnId { index, generation };
+            events.push(Event::Ready { conn, ready: readiness(flags) });
+        } else if index & WATCH != 0 {
+            events.push(Event::Watched(WatchId(index & !WATCH)));
+        } else if index & LISTENER != 0 {
+            let slot = self.listeners.get_mut((index & !LISTENER) as usize);
+            if let Some(Some(listener)) = slot {
+                listener.note_ready();
+            }
+        } else {
+            events.push(Event::Signalled);
+        }
+    }
+}
+
+/// The epoll descriptor: readable when the lane has events, for a lane nested in another loop.
+impl AsFd for EpollDriver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Driver for EpollDriver {
+    type Socket = OwnedFd;
+    type Listener = Listener;
+
+    fn now(&mut self) -> Millis {
+        Millis(0) + self.start.elapsed()
+    }
+
+    fn wait(&mut self, rest: Rest, waker: &LaneWaker, events: &mut Vec<Event<OwnedFd>>) {
+        let now = self.now();
+        if rest == Rest::Now || self.can_accept(now) {
+            self.poll_now(events);
+        } else {
+            let since = Instant::now();
+            if !self.look(waker, since, events) {
+                self.block(rest, waker, now, events);
+            }
+            if self.spin.is_learning() {
+                self.spin.waited(since.elapsed());
+            }
+        }
+        let now = self.now();
+        for listener in self.listeners.iter_mut().flatten() {
+            listener.accept(now, events);
+        }
+    }
+
+    fn add(&mut self, conn: ConnId, socket: OwnedFd) -> io::Result<()> {
+        let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&self.epoll, &socket, EventData::new_u64(conn.to_u64()), all)?;
+        if self.sockets.len() <= conn.index() {
+            self.sockets.resize_with(conn.index() + 1, || None);
+        }
+        let place = &mut self.sockets[conn.index()];
+        assert!(place.is_none(), "two sockets for {conn}");
+        *place = Some(socket);
+        Ok(())
+    }
+
+    fn read(&mut self, conn: ConnId, into: &mut [u8]) -> Read {
+        let Some(socket) = self.socket(conn) else { return Read::Blocked };
+        match retry_on_intr(|| read(socket, &mut *into)) {
+            Ok(0) => Read::Ended,
+            Ok(count) => Read::Bytes(count, count == into.len()),
+            Err(Errno::AGAIN) => Read::Blocked,
+            Err(error) => Read::Failed(error.kind()),
+        }
+    }
+
+    fn write(&mut self, conn: ConnId, pieces: &[IoSlice<'_>]) -> Write {
+        let Some(socket) = self.socket(conn) else { return Write::Took(0) };
+        let result = retry_on_intr(|| match pieces {
+            [piece] => send(socket, piece, SendFlags::NOSIGNAL),
+            _ => sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL),
+        });
+        match result {
+            Ok(count) => Write::Took(count),
+            Err(Errno::AGAIN) => Write::Took(0),
+            Err(error) => Write::Failed(error.kind()),
+        }
+    }
+
+    fn shut(&mut self, conn: ConnId) {
+        if let Some(socket) = self.socket(conn) {
+            // Fails only on a connection that is broken already, which its events tell.
+            let _ = shutdown(socket, Shutdown::Write);
+        }
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        if let Some(place) = self.sockets.get_mut(conn.index()) {
+            *place = None;
+        }
+    }
+
+    fn take(&mut self, conn: ConnId) -> Option<OwnedFd> {
+        let socket = self.sockets.get_mut(conn.index())?.take()?;
+        let removed = epoll::delete(&self.epoll, &socket);
+        assert!(removed.is_ok(), "{conn} was not registered: {removed:?}");
+        Some(socket)
+    }
+
+    fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        let slot = self.listeners.iter().position(Option::is_none).unwrap_or(self.listeners.len());
+        let index = u32::try_from(slot).unwrap_or(WATCH) | LISTENER;
+        let edge = EventFlags::IN | EventFlags::ET;
+        epoll::add(&self.epoll, listener.as_fd(), special(index), edge)?;
+        if slot == self.listeners.len() {
+            self.listeners.push(None);
+        }
+        self.listeners[slot] = Some(listener);
+        Ok(())
+    }
+
+    fn unlisten(&mut self, id: Option<ListenerId>) {
+        for place in &mut self.listeners {
+            if place.as_ref().is_some_and(|listener| id.is_none_or(|id| listener.id() == id)) {
+                *place = None;
+            }
+        }
+    }
+}
+
+fn special(index: u32) -> EventData {
+    EventData::new_u64(u64::from(index))
+}
+
+fn halves(data: u64) -> (u32, u32) {
+    let low = u32::try_from(data & u64::from(u32::MAX)).unwrap_or_default();
+    let high = u32::try_from(data >> 32).unwrap_or_default();
+    (high, low)
+}
+
+fn readiness(flags: EventFlags) -> Ready {
+    Ready {
+        readable: flags.contains(EventFlags::IN),
+        writable: flags.contains(EventFlags::OUT),
+        hangup: flags.intersects(EventFlags::RDHUP | EventFlags::HUP),
+        broken: flags.contains(EventFlags::ERR),
+    }
+}

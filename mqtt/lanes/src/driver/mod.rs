@@ -1,0 +1,133 @@
+//! What a lane asks of the world: bytes of sockets, readiness, the time. One driver for each lane.
+//!
+//! Assumes of a driver: it names a connection by the id it was added under, reports readiness at
+//! least at every change (edges), and never calls back into the lane.
+pub mod epoll;
+pub mod mem;
+mod spin;
+
+use std::io::{self, IoSlice};
+
+pub use self::spin::BusyPoll;
+use crate::{
+    app::PeerInfo,
+    id::{ConnId, ListenerId, WatchId},
+    listener::Admission,
+    time::Millis,
+    waker::LaneWaker,
+};
+
+/// Sockets, readiness and the clock of one lane.
+pub trait Driver {
+    /// A connection that is not on a lane: just accepted, or on its way between two.
+    type Socket: Send;
+    /// A bound endpoint.
+    type Listener: Send;
+
+    /// Monotonic time.
+    fn now(&mut self) -> Millis;
+
+    /// Appends what happened. Blocks as `rest` allows, while nothing has and `waker` was not
+    /// used.
+    fn wait(&mut self, rest: Rest, waker: &LaneWaker, events: &mut Vec<Event<Self::Socket>>);
+
+    /// Takes a socket over; what it is ready for is reported from now on. On error it is closed.
+    fn add(&mut self, conn: ConnId, socket: Self::Socket) -> io::Result<()>;
+
+    /// Reads once.
+    fn read(&mut self, conn: ConnId, into: &mut [u8]) -> Read;
+
+    /// Writes once, from the front of `pieces`.
+    fn write(&mut self, conn: ConnId, pieces: &[IoSlice<'_>]) -> Write;
+
+    /// Tells the peer that nothing follows.
+    fn shut(&mut self, conn: ConnId);
+
+    /// Closes, whatever is unsent.
+    fn close(&mut self, conn: ConnId);
+
+    /// Gives the socket away, open.
+    fn take(&mut self, conn: ConnId) -> Option<Self::Socket>;
+
+    /// Starts to accept.
+    fn listen(&mut self, listener: Self::Listener) -> io::Result<()>;
+
+    /// Stops to accept and closes the listener; `None`: all.
+    fn unlisten(&mut self, id: Option<ListenerId>);
+}
+
+/// How long a driver may wait for events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Not at all: work is ready.
+    Now,
+    /// Until then.
+    Until(Millis),
+    /// Until something happens.
+    Forever,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event<S> {
+    /// A connection may be read or written again.
+    Ready {
+        /// Which one; it may be gone.
+        conn: ConnId,
+        /// For what.
+        ready: Ready,
+    },
+    /// A listener accepted a connection.
+    Accepted(Accepted<S>),
+    /// A watched descriptor was signalled.
+    Watched(WatchId),
+    /// The kernel signalled the lane's own eventfd.
+    Signalled,
+}
+
+/// Readiness of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts of one event")]
+pub struct Ready {
+    /// Bytes or an end can be read.
+    pub readable: bool,
+    /// Output can be written.
+    pub writable: bool,
+    /// The peer will send no more: it is worth reading to the end.
+    pub hangup: bool,
+    /// The connection is broken.
+    pub broken: bool,
+}
+
+/// A new connection.
+#[derive(Debug)]
+pub struct Accepted<S> {
+    /// Its socket.
+    pub socket: S,
+    /// Who it is.
+    pub peer: PeerInfo,
+    /// Its place within its listener's limit.
+    pub admission: Option<Admission>,
+}
+
+/// What a read gave.
+#[derive(Debug)]
+pub enum Read {
+    /// So many bytes, at least one; and whether a further read could give more now.
+    Bytes(usize, bool),
+    /// Nothing now; an event follows.
+    Blocked,
+    /// The peer's end.
+    Ended,
+    /// The connection is broken.
+    Failed(io::ErrorKind),
+}
+
+/// What a write took.
+#[derive(Debug)]
+pub enum Write {
+    /// So many bytes. If not all, an event follows when there is room.
+    Took(usize),
+    /// The connection is broken.
+    Failed(io::ErrorKind),
+}

@@ -1,0 +1,209 @@
+//! Endpoints as users write them: `tcp://host:port`.
+//!
+//! Assumes: nothing is resolved or bound here. A transport that this build lacks is named in the
+//! error, so that a typing mistake and a missing feature read differently.
+use std::{fmt, io, str::FromStr};
+
+use thiserror::Error;
+
+/// The port of an endpoint that names none.
+pub const DEFAULT_PORT: u16 = 1883;
+
+/// Transports that are planned and not built in.
+const ABSENT: [&str; 8] = ["tls", "mqtts", "ws", "wss", "quic", "ipc", "inproc", "udp"];
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Endpoint {
+    /// `tcp://host:port`
+    Tcp(TcpEndpoint),
+}
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TcpEndpoint {
+    /// A name or an address; IPv6 without its brackets.
+    pub host: String,
+    /// The port; 0 lets the system choose.
+    pub port: u16,
+}
+
+/// Why a text is no endpoint that can be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum EndpointError {
+    /// There is no `scheme://`.
+    #[error("endpoint {0:?}: expected scheme://address, such as tcp://0.0.0.0:1883")]
+    NoScheme(String),
+    /// Nobody knows the scheme.
+    #[error("endpoint {endpoint:?}: no transport is called {scheme:?}")]
+    UnknownScheme {
+        /// The whole text.
+        endpoint: String,
+        /// What stands before `://`.
+        scheme: String,
+    },
+    /// The transport is not part of this build.
+    #[error("endpoint {endpoint:?}: the {scheme} transport is not in this build yet")]
+    NotInThisBuild {
+        /// The whole text.
+        endpoint: String,
+        /// The transport.
+        scheme: String,
+    },
+    /// The part behind `://` is wrong.
+    #[error("endpoint {endpoint:?}: {reason}")]
+    Address {
+        /// The whole text.
+        endpoint: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+/// Why an endpoint is not bound.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// It is not an endpoint.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// Its host name means no address.
+    #[error("cannot resolve {endpoint}: {source}")]
+    Resolve {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// The system refuses.
+    #[error("cannot bind {endpoint}: {source}")]
+    Bind {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The lanes have stopped.
+    #[error("the lanes have stopped")]
+    Stopped,
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(EndpointError::NoScheme(text.to_owned()));
+        };
+        let (endpoint, scheme) = (text.to_owned(), scheme.to_ascii_lowercase());
+        match scheme.as_str() {
+            "tcp" | "mqtt" => tcp(rest)
+                .map(Endpoint::Tcp)
+                .map_err(|reason| EndpointError::Address { endpoint, reason }),
+            known if ABSENT.contains(&known) => {
+                Err(EndpointError::NotInThisBuild { endpoint, scheme })
+            }
+            _ => Err(EndpointError::UnknownScheme { endpoint, scheme }),
+        }
+    }
+}
+
+fn tcp(rest: &str) -> Result<TcpEndpoint, &'static str> {
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, port) = if let Some(bracketed) = rest.strip_prefix('[') {
+        let (host, after) = bracketed.split_once(']').ok_or("the bracket [ is not closed")?;
+        if host.parse::<std::net::Ipv6Addr>().is_err() {
+            return Err("not an IPv6 address between the brackets");
+        }
+        match after {
+            "" => (host, None),
+            _ => (host, Some(after.strip_prefix(':').ok_or("expected : behind the bracket")?)),
+        }
+    } else {
+        match rest.split_once(':') {
+            None => (rest, None),
+            Some((_, port)) if port.contains(':') => {
+                return Err("an IPv6 address stands in brackets, as in tcp://[::1]:1883");
+            }
+            Some((host, port)) => (host, Some(port)),
+        }
+    };
+    if host.is_empty() {
+        return Err("the host is missing; 0.0.0.0 means all interfaces");
+    }
+    if host.contains(['/', '?', '#', '@']) || host.contains(char::is_whitespace) {
+        return Err("not a host name or address");
+    }
+    let port = match port {
+        None => DEFAULT_PORT,
+        Some(port) if port.starts_with('+') => return Err("the port is not a number up to 65535"),
+        Some(port) => port.parse().map_err(|_| "the port is not a number up to 65535")?,
+    };
+    Ok(TcpEndpoint { host: host.to_owned(), port })
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(TcpEndpoint { host, port }) if host.contains(':') => {
+                write!(f, "tcp://[{host}]:{port}")
+            }
+            Self::Tcp(TcpEndpoint { host, port }) => write!(f, "tcp://{host}:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> Result<String, EndpointError> {
+        text.parse::<Endpoint>().map(|endpoint| endpoint.to_string())
+    }
+
+    #[test]
+    fn tcp_endpoints_are_read_and_written() {
+        for (text, expected) in [
+            ("tcp://0.0.0.0:1883", "tcp://0.0.0.0:1883"),
+            ("TCP://localhost", "tcp://localhost:1883"),
+            ("mqtt://broker.example:0/", "tcp://broker.example:0"),
+            ("tcp://[::1]:65535", "tcp://[::1]:65535"),
+            ("tcp://[::]", "tcp://[::]:1883"),
+        ] {
+            assert_eq!(shown(text).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for text in [
+            "tcp://",
+            "tcp://:1883",
+            "tcp://host:",
+            "tcp://host:65536",
+            "tcp://host:+1",
+            "tcp://host:1:2",
+            "tcp://::1:1883",
+            "tcp://[::1",
+            "tcp://[::1]1883",
+            "tcp://[host]:1",
+            "tcp://a b:1",
+            "tcp://user@host:1",
+            "tcp://host:1/path",
+        ] {
+            let error = shown(text).unwrap_err();
+            assert!(matches!(error, EndpointError::Address { .. }), "{text}: {error}");
+        }
+        assert!(matches!(shown("localhost:1883"), Err(EndpointError::NoScheme(_))));
+        assert!(matches!(shown("http://a:1"), Err(EndpointError::UnknownScheme { .. })));
+    }
+
+    #[test]
+    fn a_transport_that_is_not_built_in_is_named() {
+        let error = shown("wss://example:443").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "endpoint \"wss://example:443\": the wss transport is not in this build yet"
+        );
+    }
+}

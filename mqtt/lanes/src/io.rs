@@ -1,0 +1,263 @@
+//! What a lane does for its handler, during a callback.
+//!
+//! Assumes: nothing asked for here happens inside the handler: closes, moves and flushes follow
+//! when the callback has returned. A connection that has ended, or was closed or moved by the
+//! handler, is treated as absent.
+use std::ops::{Deref, DerefMut};
+
+use bytes::Bytes;
+
+use crate::{
+    app::{Close, CloseReason, Handler, PeerInfo},
+    core::{BufferTotals, Conn, Core, Counters, Departure, Flags, Phase, slot_index},
+    id::{ConnId, LaneIndex, TimerSlot},
+    ring::Class,
+    time::Millis,
+    waker::LaneWaker,
+};
+
+/// Queued output that is sent without waiting for the turn's end, in bytes.
+const URGENT: usize = 32 << 10;
+/// Payloads below this are copied: a write of many small pieces costs more than the copy.
+const REF_MIN: usize = 2048;
+
+/// The lane, as its handler sees it.
+pub struct LaneIo<'a, H: Handler> {
+    pub(crate) core: &'a mut Core<H>,
+}
+
+impl<H: Handler> LaneIo<'_, H> {
+    /// The time of this turn.
+    pub fn now(&self) -> Millis {
+        self.core.now
+    }
+
+    /// This lane.
+    pub fn lane(&self) -> LaneIndex {
+        self.core.lane
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> usize {
+        self.core.mesh.outlets.len()
+    }
+
+    /// Wakes this lane from elsewhere.
+    pub fn waker(&self) -> LaneWaker {
+        self.core.waker.clone()
+    }
+
+    /// Another turn follows this one without waiting.
+    pub fn turn_again(&mut self) {
+        self.core.again = true;
+    }
+
+    /// Where to append output of `conn`; `None` if it is absent. Sent at the end of the turn, or
+    /// after this callback when much is queued.
+    pub fn output(&mut self, conn: ConnId) -> Option<Output<'_>> {
+        let core = &mut *self.core;
+        let state = core.conns.get_mut(conn).filter(|state| state.phase == Phase::Open)?;
+        if !state.flags.has(Flags::DIRTY) {
+            state.flags.set(Flags::DIRTY);
+            core.dirty.push(conn);
+        }
+        let start = state.output.tail(&mut core.pool).len();
+        let (totals, urgent) = (&mut core.totals, &mut core.urgent);
+        Some(Output { id: conn, conn: state, totals, urgent, start })
+    }
+
+    /// Appends `bytes` to the output of `conn`. False: it is absent.
+    pub fn write(&mut self, conn: ConnId, bytes: &[u8]) -> bool {
+        let Some(mut output) = self.output(conn) else { return false };
+        output.extend_from_slice(bytes);
+        true
+    }
+
+    /// Appends `bytes` without copying them, unless they are few. False: `conn` is absent.
+    pub fn write_ref(&mut self, conn: ConnId, bytes: Bytes) -> bool {
+        if bytes.len() < REF_MIN {
+            return self.write(conn, &bytes);
+        }
+        let core = &mut *self.core;
+        let Some(state) = core.open_mut(conn) else { return false };
+        let before = state.output.queued();
+        state.output.push_shared(bytes);
+        let after = state.output.queued();
+        let urgent = before < URGENT && after >= URGENT && !state.flags.has(Flags::BLOCKED);
+        core.totals.output += after - before;
+        if urgent {
+            core.urgent.push(conn);
+        }
+        core.mark_dirty(conn);
+        true
+    }
+
+    /// Bytes of output that the peer's socket has not taken yet; 0 if `conn` is absent.
+    pub fn queued_bytes(&self, conn: ConnId) -> usize {
+        self.core.open(conn).map_or(0, |conn| conn.output.queued())
+    }
+
+    /// Asks for one call of [`Handler::drained`] when at most 16 KiB of output are queued. It comes
+    /// after the next flush if that is so already.
+    pub fn notify_drained(&mut self, conn: ConnId) {
+        if let Some(state) = self.core.open_mut(conn) {
+            state.flags.set(Flags::NOTIFY);
+            self.core.mark_dirty(conn);
+        }
+    }
+
+    /// Within [`Handler::bytes`]: the next call needs at least `bytes` bytes of input, counted
+    /// from the first that this call leaves unconsumed. Saves calls for a large packet.
+    pub fn want(&mut self, conn: ConnId, bytes: usize) {
+        if let Some(conn) = self.core.open_mut(conn) {
+            conn.want = bytes;
+        }
+    }
+
+    /// No input of `conn` is read or offered until [`LaneIo::resume`]; at most one read's worth is
+    /// kept. Its end is not noticed meanwhile, but a reset is.
+    pub fn pause(&mut self, conn: ConnId) {
+        if let Some(conn) = self.core.open_mut(conn) {
+            conn.flags.set(Flags::PAUSED);
+        }
+    }
+
+    /// Takes input again; what was kept is offered in the next turn.
+    pub fn resume(&mut self, conn: ConnId) {
+        if self.core.open(conn).is_some() {
+            self.core.unpause(conn);
+        }
+    }
+
+    /// Ends `conn`. It is absent from here on; [`Handler::closed`] follows.
+    pub fn close(&mut self, conn: ConnId, how: Close) {
+        match how {
+            Close::Now if self.core.open(conn).is_some() => {
+                self.core.doom(conn, CloseReason::Local);
+            }
+            Close::Now => {}
+            Close::AfterFlush => self.core.end(conn, CloseReason::Local),
+        }
+    }
+
+    pub(crate) fn close_as(&mut self, conn: ConnId, why: CloseReason) {
+        self.core.end(conn, why);
+    }
+
+    /// Calls [`Handler::timer`] once at or after `due`; replaces the deadline of this slot.
+    /// Moving a deadline further away costs next to nothing.
+    pub fn set_timer(&mut self, conn: ConnId, slot: TimerSlot, due: Millis) {
+        if self.core.open(conn).is_some() {
+            self.core.set_timer(conn, slot_index(slot), due);
+        }
+    }
+
+    /// Takes the deadline of this slot back.
+    pub fn clear_timer(&mut self, conn: ConnId, slot: TimerSlot) {
+        self.set_timer(conn, slot, Millis::NEVER);
+    }
+
+    /// Sends to another lane, which hears of it at the end of this turn. A full ring gives the
+    /// message back; [`Handler::woken`] follows when there is room.
+    ///
+    /// # Panics
+    /// `to` is this lane, or none.
+    pub fn send(
+        &mut self,
+        to: LaneIndex,
+        message: H::Message,
+        class: Class,
+    ) -> Result<(), H::Message> {
+        let result = self.core.mesh.push(to, message, class);
+        match result {
+            Ok(()) => self.core.counters.sent += 1,
+            Err(_) => self.core.counters.ring_full += 1,
+        }
+        result
+    }
+
+    /// Moves `conn` with its unread input and queued output to another lane, where
+    /// [`Handler::adopted`] takes it over. It is absent here from now on, without a call of
+    /// [`Handler::closed`]. False: it was absent before, and `carried` is dropped.
+    ///
+    /// # Panics
+    /// `to` is this lane, or none.
+    pub fn move_to(&mut self, to: LaneIndex, conn: ConnId, carried: H::Carried) -> bool {
+        assert!(to != self.core.lane && to.index() < self.lanes(), "{conn} cannot move to {to}");
+        let Some(state) = self.core.open_mut(conn) else { return false };
+        state.phase = Phase::Leaving;
+        self.core.departing.push(Departure { conn, to, carried });
+        true
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self, conn: ConnId) -> Option<&PeerInfo> {
+        self.core.open(conn).map(|conn| &conn.peer)
+    }
+
+    /// The connections of this lane that are not absent.
+    pub fn connections(&self) -> Vec<ConnId> {
+        let all = self.core.conns.iter();
+        all.filter(|(_, conn)| conn.phase == Phase::Open).map(|(id, _)| id).collect()
+    }
+
+    /// What this lane has done so far.
+    pub fn counters(&self) -> Counters {
+        self.core.counters
+    }
+
+    /// What it holds now.
+    pub fn buffered(&self) -> BufferTotals {
+        BufferTotals { pooled: self.core.pool.bytes(), ..self.core.totals }
+    }
+}
+
+/// The growing end of a connection's output: append, and patch what was appended through this
+/// value. What lies before [`Output::start`] is not yours.
+pub struct Output<'a> {
+    id: ConnId,
+    conn: &'a mut Conn,
+    totals: &'a mut BufferTotals,
+    urgent: &'a mut Vec<ConnId>,
+    start: usize,
+}
+
+impl Output<'_> {
+    /// The length the buffer had when it was borrowed.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Bytes of this connection that wait, without those appended through this value.
+    pub fn queued_before(&self) -> usize {
+        self.conn.output.queued()
+    }
+}
+
+impl Deref for Output<'_> {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        self.conn.output.tail_ref()
+    }
+}
+
+impl DerefMut for Output<'_> {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        self.conn.output.tail_mut()
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        let before = self.conn.output.queued();
+        let length = self.conn.output.tail_ref().len();
+        assert!(length >= self.start, "output of {} was cut by its handler", self.id);
+        self.conn.output.appended(length - self.start);
+        self.totals.output += length - self.start;
+        let crossed = before < URGENT && self.conn.output.queued() >= URGENT;
+        if crossed && !self.conn.flags.has(Flags::BLOCKED) {
+            self.urgent.push(self.id);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The reading half of a turn: one bounded read for each ready connection, into the lane's hot
+//! buffer. What the handler leaves is kept in a buffer of its size.
+use super::{CARRY, Lane, READ};
+use crate::{
+    app::{CloseReason, Handler},
+    core::{Flags, Phase},
+    driver::{Driver, Read, Ready},
+    id::ConnId,
+    io::LaneIo,
+};
+
+/// Input that a closed connection may still send before it is cut, in bytes.
+const DISCARD_MAX: usize = 1 << 20;
+
+impl<H: Handler, D: Driver> Lane<H, D> {
+    pub(super) fn note_ready(&mut self, id: ConnId, ready: Ready) {
+        let Some(conn) = self.core.conns.get_mut(id) else {
+            self.core.counters.stale_events += 1;
+            return;
+        };
+        if ready.hangup || ready.broken {
+            conn.flags.set(Flags::HANGUP);
+        }
+        let unblocked = ready.writable && conn.flags.take(Flags::BLOCKED);
+        if ready.readable || ready.hangup || ready.broken {
+            conn.flags.set(Flags::READABLE);
+            if !conn.flags.has(Flags::PAUSED) {
+                self.core.enqueue(id);
+            } else if ready.broken {
+                // Nobody would notice before it is resumed.
+                self.core.doom(id, CloseReason::Failed(std::io::ErrorKind::ConnectionReset));
+                self.settle();
+                return;
+            }
+        }
+        if unblocked {
+            self.core.mark_dirty(id);
+        }
+    }
+
+    /// One step for each of the first in line.
+    pub(super) fn read_ready(&mut self) {
+        let turns = self.core.ready.len().min(self.core.limits.reads_per_turn);
+        for _ in 0..turns {
+            let Some(id) = self.core.ready.pop_front() else { break };
+            let Some(conn) = self.core.conns.get_mut(id) else { continue };
+            conn.flags.clear(Flags::QUEUED);
+            if conn.flags.has(Flags::PAUSED) {
+                continue;
+            }
+            if conn.phase != Phase::Open {
+                self.discard(id);
+            } else if conn.flags.take(Flags::OFFER) {
+                self.offer_kept(id);
+            } else if conn.input.len() <= CARRY {
+                self.read_hot(id);
+            } else {
+                self.read_apart(id);
+            }
+            self.line_up_again(id);
+        }
+    }
+
+    fn line_up_again(&mut self, id: ConnId) {
+        if let Some(conn) = self.core.conns.get(id)
+            && (conn.flags.has(Flags::READABLE) || conn.flags.has(Flags::OFFER))
+            && !conn.flags.has(Flags::PAUSED)
+        {
+            self.core.enqueue(id);
+        }
+    }
+
+    /// Kept input, a few bytes, and what comes behind it: together in the hot buffer.
+    fn read_hot(&mut self, id: ConnId) {
+        let Some(conn) = self.core.conns.get_mut(id) else { return };
+        let kept = std::mem::take(&mut conn.input);
+        self.core.totals.input -= kept.len();
+        let start = kept.len();
+        self.hot[..start].copy_from_slice(&kept);
+        self.core.pool.give(kept);
+        let got = self.read(id, start).unwrap_or(0);
+        let end = start + got;
+        let Some(conn) = self.core.conns.get(id) else { return };
+        let consumed = if got > 0 && end >= conn.want { self.offer_hot(id, end) } else { 0 };
+        let rest = std::mem::take(&mut self.hot);
+        self.keep(id, &rest[consumed..end]);
+        self.hot = rest;
+        self.after_input(id);
+    }
+
+    /// Much is kept already: add to it, and call the handler when it has what it wants.
+    fn read_apart(&mut self, id: ConnId) {
+        let got = self.read(id, 0).unwrap_or(0);
+        let Some(conn) = self.core.conns.get_mut(id) else { return };
+        conn.input.extend_from_slice(&self.hot[..got]);
+        self.core.totals.input += got;
+        if got > 0 && conn.input.len() >= conn.want {
+            self.offer_kept(id);
+        } else {
+            self.after_input(id);
+        }
+    }
+
+    fn offer_kept(&mut self, id: ConnId) {
+        let Some(conn) = self.core.conns.get_mut(id) else { return };
+        conn.want = 0;
+        let mut kept = std::mem::take(&mut conn.input);
+        self.core.totals.input -= kept.len();
+        let mut io = LaneIo { core: &mut self.core };
+        let consumed = self.handler.bytes(&mut io, id, &kept);
+        assert!(consumed <= kept.len(), "{consumed} consumed of {}", kept.len());
+        if consumed == 0
+            && let Some(conn) = self.core.conns.get_mut(id)
+        {
+            self.core.totals.input += kept.len();
+            conn.input = kept;
+        } else {
+            self.keep(id, &kept[consumed..]);
+            kept.clear();
+            self.core.pool.give(kept);
+        }
+        self.after_input(id);
+    }
+
+    fn offer_hot(&mut self, id: ConnId, end: usize) -> usize {
+        if let Some(conn) = self.core.conns.get_mut(id) {
+            conn.want = 0;
+        }
+        let mut io = LaneIo { core: &mut self.core };
+        let consumed = self.handler.bytes(&mut io, id, &self.hot[..end]);
+        assert!(consumed <= end, "{consumed} consumed of {end}");
+        consumed
+    }
+
+    /// Reads once behind the first `start` bytes of the hot buffer, and notes what the end means.
+    fn read(&mut self, id: ConnId, start: usize) -> Option<usize> {
+        self.core.counters.reads += 1;
+        let read = self.driver.read(id, &mut self.hot[start..start + READ]);
+        let conn = self.core.conns.get_mut(id)?;
+        match read {
+            Read::Bytes(count, more) => {
+                self.core.counters.bytes_in += count as u64;
+                if !more && !conn.flags.has(Flags::HANGUP) {
+                    conn.flags.clear(Flags::READABLE);
+                }
+                return Some(count);
+            }
+            Read::Blocked => conn.flags.clear(Flags::READABLE),
+            Read::Ended => {
+                conn.flags.clear(Flags::READABLE);
+                conn.flags.set(Flags::ENDED);
+            }
+            Read::Failed(kind) => {
+                conn.flags.clear(Flags::READABLE);
+                self.core.doom(id, CloseReason::Failed(kind));
+            }
+        }
+        None
+    }
+
+    fn keep(&mut self, id: ConnId, rest: &[u8]) {
+        let Some(conn) = self.core.conns.get_mut(id).filter(|_| !rest.is_empty()) else { return };
+        assert!(conn.input.is_empty(), "kept input of {id} would be lost");
+        let mut buffer = self.core.pool.take(rest.len());
+        buffer.extend_from_slice(rest);
+        conn.input = buffer;
+        self.core.totals.input += rest.len();
+    }
+
+    /// The handler has returned: bounds, the peer's end, and all that was asked for.
+    fn after_input(&mut self, id: ConnId) {
+        if let Some(conn) = self.core.conns.get_mut(id)
+            && conn.phase == Phase::Open
+        {
+            let needed = conn.input.len().max(conn.want);
+            if conn.flags.has(Flags::PAUSED) && !conn.input.is_empty() {
+                conn.flags.set(Flags::OFFER);
+            } else if needed > self.core.limits.input_bytes {
+                self.core.doom(id, CloseReason::InputTooLarge);
+            } else if conn.flags.has(Flags::ENDED) && !conn.flags.has(Flags::TOLD) {
+                conn.flags.set(Flags::TOLD);
+                let mut io = LaneIo { core: &mut self.core };
+                self.handler.ended(&mut io, id);
+            }
+        }
+        self.settle();
+    }
+
+    /// A closed connection's input is read and thrown away: bytes left unread would turn its close
+    /// into a reset, and the peer might lose the last output.
+    fn discard(&mut self, id: ConnId) {
+        let got = self.read(id, 0).unwrap_or(0);
+        self.core.counters.dropped_input += got as u64;
+        let Some(conn) = self.core.conns.get_mut(id) else { return };
+        conn.discarded += got;
+        if conn.phase == Phase::Draining
+            && (conn.flags.has(Flags::ENDED) || conn.discarded > DISCARD_MAX)
+        {
+            let why = conn.reason;
+            self.core.doom(id, why);
+        }
+        self.settle();
+    }
+}

@@ -1,0 +1,212 @@
+//! A bound endpoint that accepts: a bounded number of connections each turn, none while the
+//! process has no descriptors left, never more at once than its limit.
+//!
+//! Assumes: edge-triggered readiness, noted by the driver; `accept` is called every turn.
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use rustix::{
+    io::Errno,
+    net::{
+        AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, listen,
+        socket_with, sockopt,
+    },
+};
+
+use crate::{
+    app::PeerInfo,
+    driver::{Accepted, Event},
+    id::ListenerId,
+    time::Millis,
+};
+
+/// Connections accepted in one turn.
+const ACCEPTS: usize = 64;
+/// How long accepting rests when the system has no room for a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How an endpoint is bound.
+#[derive(Clone, Copy, Debug)]
+pub struct BindOptions {
+    /// Connections open at once; further ones are closed as they come. Default: no limit.
+    pub max_connections: usize,
+    /// Connections that the kernel holds until they are accepted. Default 4096.
+    pub backlog: i32,
+    /// Whether small packets leave at once (`TCP_NODELAY`). Default: yes.
+    pub nodelay: bool,
+}
+
+impl Default for BindOptions {
+    fn default() -> Self {
+        Self { max_connections: usize::MAX, backlog: 4096, nodelay: true }
+    }
+}
+
+/// A connection's place within its listener's limit, given back when dropped.
+#[derive(Debug)]
+pub struct Admission(Arc<ListenerStats>);
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a listener counts. Shared, so that whoever bound it can look.
+#[derive(Debug, Default)]
+pub struct ListenerStats {
+    open: AtomicUsize,
+    refused: AtomicU64,
+    faults: AtomicU64,
+}
+
+impl ListenerStats {
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed on arrival because of the limit.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Accepts that failed.
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+
+    fn admit(self: &Arc<Self>, most: usize) -> Option<Admission> {
+        // Only the listener's lane adds, so the count cannot pass the limit in between.
+        if self.open() >= most {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Some(Admission(Arc::clone(self)))
+    }
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    id: ListenerId,
+    addr: SocketAddr,
+    max_connections: usize,
+    stats: Arc<ListenerStats>,
+    /// The kernel may have a connection.
+    ready: bool,
+    /// Nothing is accepted before this.
+    resumes: Millis,
+    /// The fault that goes on was logged.
+    logged: bool,
+}
+
+impl Listener {
+    /// Binds and listens.
+    pub(crate) fn bind(id: ListenerId, addr: SocketAddr, how: BindOptions) -> io::Result<Self> {
+        let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_reuseaddr(&fd, true)?;
+        // Accepted sockets inherit it: no call for each.
+        sockopt::set_tcp_nodelay(&fd, how.nodelay)?;
+        bind(&fd, &addr)?;
+        listen(&fd, how.backlog)?;
+        let addr = SocketAddr::try_from(getsockname(&fd)?)?;
+        Ok(Self {
+            fd,
+            id,
+            addr,
+            max_connections: how.max_connections,
+            stats: Arc::default(),
+            ready: true,
+            resumes: Millis::default(),
+            logged: false,
+        })
+    }
+
+    pub(crate) fn id(&self) -> ListenerId {
+        self.id
+    }
+
+    /// Where it listens; the port is never 0.
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    pub(crate) fn stats(&self) -> Arc<ListenerStats> {
+        Arc::clone(&self.stats)
+    }
+
+    pub(crate) fn note_ready(&mut self) {
+        self.ready = true;
+    }
+
+    /// When there is something to accept without a further event.
+    pub(crate) fn due(&self) -> Millis {
+        if self.ready { self.resumes } else { Millis::NEVER }
+    }
+
+    /// Accepts some, if it is time.
+    pub(crate) fn accept(&mut self, now: Millis, events: &mut Vec<Event<OwnedFd>>) {
+        if self.due() > now {
+            return;
+        }
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        for _ in 0..ACCEPTS {
+            match acceptfrom_with(&self.fd, flags) {
+                Ok((socket, addr)) => {
+                    self.recovered();
+                    let addr = addr.and_then(|addr| SocketAddr::try_from(addr).ok());
+                    // A peer that is gone already may have no address.
+                    let Some(addr) = addr else { continue };
+                    let peer = PeerInfo { addr, listener: self.id };
+                    if let Some(admission) = self.stats.admit(self.max_connections) {
+                        let admission = Some(admission);
+                        events.push(Event::Accepted(Accepted { socket, peer, admission }));
+                    }
+                }
+                Err(Errno::AGAIN) => {
+                    self.ready = false;
+                    return;
+                }
+                // The next connection may well be fine.
+                Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::PERM) => {
+                    self.stats.faults.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => return self.pause(now, error),
+            }
+        }
+    }
+
+    /// No descriptors or memory, as a rule: trying again at once would burn a core and help nobody.
+    fn pause(&mut self, now: Millis, error: Errno) {
+        self.stats.faults.fetch_add(1, Ordering::Relaxed);
+        self.resumes = now + PAUSE;
+        if !std::mem::replace(&mut self.logged, true) {
+            tracing::warn!(addr = %self.addr, %error, "cannot accept; connected clients are served on");
+        }
+    }
+
+    fn recovered(&mut self) {
+        if std::mem::take(&mut self.logged) {
+            tracing::info!(addr = %self.addr, "accepting again");
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
