@@ -3,10 +3,10 @@
 //! Owns: sockets, readiness, buffers, rings between lanes, transports.
 //! Does not know: MQTT packet types, files.
 //!
-//! An application is a [`Handler`]: one value for each lane, called with bytes that came in and with
-//! a [`LaneIo`] that takes what shall go out. [`Context`] runs lanes as threads over epoll. The
-//! same [`Lane`] runs over [`driver::mem::MemDriver`], without sockets, clocks or threads, in tests
-//! and in the simulator.
+//! An application is a [`Handler`]: one value for each lane, called with bytes that came in and
+//! with a [`LaneIo`] that takes what shall go out. [`Context`] runs lanes as threads over epoll.
+//! The same [`Lane`] runs over [`driver::mem::MemDriver`], without sockets, clocks or threads, in
+//! tests and in the simulator.
 
 #![forbid(unsafe_code)]
 

@@ -194,7 +194,8 @@ impl Listener {
         self.stats.faults.fetch_add(1, Ordering::Relaxed);
         self.resumes = now + PAUSE;
         if !std::mem::replace(&mut self.logged, true) {
-            tracing::warn!(addr = %self.addr, %error, "cannot accept; connected clients are served on");
+            let addr = self.addr;
+            tracing::warn!(%addr, %error, "cannot accept; connected clients are served on");
         }
     }
 
