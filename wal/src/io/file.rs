@@ -52,6 +52,9 @@ impl OpenFile {
     /// Takes the space at once, so that a full disk shows before any byte is written and the file
     /// lies in one piece. Blocks come out unwritten, which is why zeroes are written behind it.
     fn reserve(&self, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
         match fallocate(self, FallocateFlags::empty(), 0, len) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(error) => Err(error.into()),
