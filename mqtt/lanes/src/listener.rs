@@ -166,7 +166,6 @@ impl Listener {
         for _ in 0..ACCEPTS {
             match acceptfrom_with(&self.fd, flags) {
                 Ok((socket, addr)) => {
-                    self.recovered();
                     let addr = addr.and_then(|addr| SocketAddr::try_from(addr).ok());
                     // A peer that is gone already may have no address.
                     let Some(addr) = addr else { continue };
@@ -178,7 +177,7 @@ impl Listener {
                 }
                 Err(Errno::AGAIN) => {
                     self.ready = false;
-                    return;
+                    return self.recovered();
                 }
                 // The next connection may well be fine.
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::PERM) => {
@@ -199,6 +198,8 @@ impl Listener {
         }
     }
 
+    /// Nobody waits any more: only now, so that a process at its limit does not log each descriptor
+    /// that comes and goes.
     fn recovered(&mut self) {
         if std::mem::take(&mut self.logged) {
             tracing::info!(addr = %self.addr, "accepting again");
@@ -209,5 +210,29 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn accepted_sockets_inherit_nodelay() {
+        for nodelay in [true, false] {
+            let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let how = BindOptions { nodelay, ..BindOptions::default() };
+            let mut listener = Listener::bind(ListenerId(0), addr, how).unwrap();
+            let _client = TcpStream::connect(listener.addr()).unwrap();
+            let mut events = Vec::new();
+            listener.accept(Millis(0), &mut events);
+            let Some(Event::Accepted(accepted)) = events.pop() else {
+                panic!("nothing accepted");
+            };
+            assert_eq!(sockopt::tcp_nodelay(&accepted.socket).unwrap(), nodelay);
+            assert_eq!(listener.due(), Millis::NEVER, "the kernel has no more");
+        }
     }
 }
