@@ -9,10 +9,14 @@
 
 #[allow(dead_code, reason = "queues keep subscription identifiers as these bytes")]
 mod decision;
+mod index;
 mod number;
+mod route;
 #[allow(dead_code, reason = "the record bodies come next and use the rest")]
 mod wire;
 
 pub use decision::{Decision, DecisionBuf, Destination, Destinations, SubscriptionIds};
+pub use index::{GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, SessionFlags, Subscriber};
 pub use number::{QueueNumber, SessionNumber, SubNumber};
+pub use route::{Publication, Routed, Router};
 pub use wire::RecordError;

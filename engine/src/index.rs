@@ -1,0 +1,387 @@
+//! The subscription index: who wants messages of a topic. Each lane holds a full copy.
+//!
+//! Owns: filters and who subscribes by them, shared groups, what every lane knows of a subscribing
+//! session, the match cache. Filters without wildcards are found by one hash of the topic, those
+//! with wildcards by a walk of a trie over levels. Does not know: messages, connections, how
+//! changes are announced. The same changes in the same order give the same answers.
+
+mod cache;
+mod group;
+mod hash;
+mod sessions;
+mod slab;
+mod subs;
+mod table;
+mod trie;
+
+use zzq_types::{Filter, SubscribeOptions, SubscriptionId, TopicFilter, TopicName};
+
+use self::cache::MatchCache;
+use self::group::Groups;
+use self::hash::TextHasher;
+use self::sessions::Sessions;
+use self::slab::Slab;
+use self::subs::{Subs, Terms};
+use self::table::IdTable;
+use self::trie::{Trie, Walk};
+use crate::{SessionNumber, SubNumber};
+
+pub(crate) use self::group::Draw;
+pub use self::group::GroupStrategy;
+pub use self::hash::HashSeed;
+pub(crate) use self::sessions::Head;
+pub use self::sessions::SessionFlags;
+pub(crate) use self::subs::Sub;
+
+/// Lanes are named in masks of 64 bits.
+pub const LANES_MAX: u16 = 64;
+
+/// See the file.
+#[derive(Debug)]
+pub struct Index {
+    hasher: TextHasher,
+    entries: Slab<Entry>,
+    /// Filters without wildcards, by their text.
+    exact: IdTable,
+    /// Filters with wildcards.
+    trie: Trie,
+    walk: Walk,
+    sessions: Sessions,
+    cache: MatchCache,
+    strategy: GroupStrategy,
+    subscriptions: usize,
+    generation: u64,
+}
+
+/// A filter that has subscriptions.
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    subs: Subs,
+    groups: Option<Box<Groups>>,
+}
+
+#[derive(Debug)]
+enum Key {
+    Exact(Box<str>),
+    /// Its node in the trie.
+    Wildcard(u32),
+}
+
+const _: () = assert!(size_of::<Entry>() == 48, "what a filter takes beside its text");
+
+/// A subscription as it is announced to every lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subscriber {
+    /// Who subscribes.
+    pub session: SessionNumber,
+    /// The session's lane, below [`LANES_MAX`].
+    pub lane: u16,
+    /// What is now known of the session.
+    pub flags: SessionFlags,
+    /// The subscription within its session.
+    pub sub: SubNumber,
+    /// QoS is the granted one; retain handling is no matter of the index.
+    pub options: SubscribeOptions,
+    /// Sent along with each message.
+    pub id: Option<SubscriptionId>,
+}
+
+/// What an insertion did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// The session did not subscribe by this filter before.
+    New,
+    /// It did, with other options perhaps.
+    Replaced,
+}
+
+impl Index {
+    /// An empty index, whose match cache takes at most `cache_bytes`.
+    pub fn new(seed: HashSeed, cache_bytes: usize) -> Self {
+        Self {
+            hasher: TextHasher::new(seed),
+            entries: Slab::new(),
+            exact: IdTable::new(),
+            trie: Trie::new(),
+            walk: Walk::default(),
+            sessions: Sessions::new(),
+            cache: MatchCache::new(cache_bytes),
+            strategy: GroupStrategy::default(),
+            subscriptions: 0,
+            generation: 0,
+        }
+    }
+
+    /// Sets how shared groups choose.
+    pub fn set_strategy(&mut self, strategy: GroupStrategy) {
+        self.strategy = strategy;
+        self.generation += 1;
+    }
+
+    /// Adds a subscription, or replaces the one that the session has by this filter (and in this
+    /// group).
+    ///
+    /// # Panics
+    /// On a lane that is not below [`LANES_MAX`].
+    //= MQTT311-3.8.4-3
+    //= MQTT5-3.8.4-3
+    pub fn insert(&mut self, filter: Filter<'_>, subscriber: Subscriber) -> Inserted {
+        assert!(subscriber.lane < LANES_MAX, "lane {} of at most 64", subscriber.lane);
+        self.generation += 1;
+        let Subscriber { session, lane, flags, sub, options, id } = subscriber;
+        let entry = self.make_entry(filter.topic_filter());
+        let head = Head { number: session, load: 0, lane, flags };
+        let known = self.sessions.slot(session).filter(|_| {
+            let (entry, heads) = (&self.entries[entry], self.sessions.heads());
+            entry.find(heads, filter.group(), session).is_some()
+        });
+        let slot = match known {
+            Some(slot) => {
+                self.sessions.refresh(slot, head);
+                slot
+            }
+            None => self.sessions.stand(head, entry),
+        };
+        let sub = Sub { slot, number: sub, terms: Terms::new(options, id) };
+        let heads = self.sessions.heads();
+        let entry = &mut self.entries[entry];
+        let replaced = match filter.group() {
+            None => entry.subs.put(heads, sub),
+            Some(name) => entry.groups.get_or_insert_default().put(heads, name, sub),
+        };
+        assert!(replaced.is_some() == known.is_some(), "a session stands where it is listed");
+        if replaced.is_some() {
+            return Inserted::Replaced;
+        }
+        self.subscriptions += 1;
+        Inserted::New
+    }
+
+    /// Removes a session's subscription by exactly this filter; says whether there was one.
+    //= MQTT311-3.10.4-1
+    //= MQTT311-3.10.4-2
+    //= MQTT5-3.10.4-1
+    //= MQTT5-3.10.4-2
+    pub fn remove(&mut self, filter: Filter<'_>, session: SessionNumber) -> bool {
+        let Some(slot) = self.sessions.slot(session) else { return false };
+        let Some(id) = self.find_entry(filter.topic_filter()) else { return false };
+        let heads = self.sessions.heads();
+        let entry = &mut self.entries[id];
+        let removed = match (filter.group(), &mut entry.groups) {
+            (None, _) => entry.subs.remove(heads, session).is_some(),
+            (Some(name), Some(groups)) => groups.remove(heads, name, session),
+            (Some(_), None) => false,
+        };
+        if !removed {
+            return false;
+        }
+        self.generation += 1;
+        self.subscriptions -= 1;
+        self.sessions.leave(slot, id);
+        self.drop_if_empty(id);
+        true
+    }
+
+    /// Removes all subscriptions of a session; says how many there were.
+    pub fn remove_session(&mut self, session: SessionNumber) -> usize {
+        let Some(slot) = self.sessions.slot(session) else { return 0 };
+        self.generation += 1;
+        // Its slot stays readable until another session takes it.
+        let mut standings = self.sessions.take(slot);
+        standings.sort_unstable();
+        standings.dedup();
+        let before = self.subscriptions;
+        for id in standings {
+            self.subscriptions -= self.entries[id].remove(self.sessions.heads(), session);
+            self.drop_if_empty(id);
+        }
+        before - self.subscriptions
+    }
+
+    /// Sets what is known of a session; false if it has no subscription.
+    pub fn set_flags(&mut self, session: SessionNumber, flags: SessionFlags) -> bool {
+        let Some(head) = self.sessions.head_mut(session) else { return false };
+        head.flags = flags;
+        self.generation += 1;
+        true
+    }
+
+    /// Sets how much is in flight to a session; false if it has no subscription.
+    pub fn set_load(&mut self, session: SessionNumber, load: u32) -> bool {
+        let Some(head) = self.sessions.head_mut(session) else { return false };
+        head.load = load;
+        true
+    }
+
+    /// What is known of a session that has a subscription.
+    pub fn flags(&self, session: SessionNumber) -> Option<SessionFlags> {
+        let slot = self.sessions.slot(session)?;
+        Some(self.sessions.heads()[slot as usize].flags)
+    }
+
+    /// The lane of a session that has a subscription.
+    pub fn lane(&self, session: SessionNumber) -> Option<u16> {
+        let slot = self.sessions.slot(session)?;
+        Some(self.sessions.heads()[slot as usize].lane)
+    }
+
+    /// How many filters there are; those of groups are not counted apart from plain ones.
+    pub const fn filters(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many subscriptions there are.
+    pub const fn subscriptions(&self) -> usize {
+        self.subscriptions
+    }
+
+    /// How many sessions have a subscription.
+    pub const fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// How many bytes the match cache takes.
+    pub const fn cache_bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+
+    /// Changes whenever a route may come out differently.
+    pub(crate) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The session of a subscription.
+    pub(crate) fn head(&self, sub: Sub) -> &Head {
+        &self.sessions.heads()[sub.slot as usize]
+    }
+
+    pub(crate) const fn strategy(&self) -> GroupStrategy {
+        self.strategy
+    }
+
+    /// The entries whose filter matches `topic`, each once; gives the topic's hash.
+    pub(crate) fn matches(&mut self, topic: TopicName<'_>, found: &mut Vec<u32>) -> u32 {
+        let topic = topic.as_str();
+        let hash = self.hasher.hash(topic);
+        found.clear();
+        if self.trie.is_empty() {
+            found.extend(self.exact_entry(hash, topic));
+            return hash;
+        }
+        if let Some(entries) = self.cache.find(hash, topic) {
+            found.extend_from_slice(entries);
+            return hash;
+        }
+        found.extend(self.exact_entry(hash, topic));
+        self.trie.matches(&self.hasher, topic, &mut self.walk, |entry| found.push(entry));
+        self.cache.learn(&self.hasher, hash, topic, found);
+        hash
+    }
+
+    /// Visits the plain subscriptions of an entry, by session number.
+    #[inline]
+    pub(crate) fn for_each_sub(&self, entry: u32, mut visit: impl FnMut(&Head, Sub)) {
+        let heads = self.sessions.heads();
+        self.entries[entry].subs.for_each(|sub| visit(&heads[sub.slot as usize], sub));
+    }
+
+    pub(crate) fn has_groups(&self, entry: u32) -> bool {
+        self.entries[entry].groups.is_some()
+    }
+
+    /// Picks members of the groups of an entry.
+    pub(crate) fn draw(&mut self, entry: u32, draw: Draw, mut picked: impl FnMut(&Head, Sub)) {
+        let heads = self.sessions.heads();
+        if let Some(groups) = &mut self.entries[entry].groups {
+            groups.draw(heads, draw, |sub| picked(&heads[sub.slot as usize], sub));
+        }
+    }
+
+    /// Checks what holds at all times.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let wildcard = |entry: &Entry| matches!(entry.key, Key::Wildcard(_));
+        self.trie.check(self.entries.iter().filter(|(_, entry)| wildcard(entry)).count());
+        for (id, entry) in self.entries.iter() {
+            assert!(!entry.subs.is_empty() || entry.groups.is_some(), "{entry:?} is empty");
+            match &entry.key {
+                Key::Exact(text) => {
+                    assert!(self.exact_entry(self.hasher.hash(text), text) == Some(id));
+                }
+                Key::Wildcard(node) => assert!(self.trie.entry(*node) == id),
+            }
+        }
+    }
+
+    fn exact_entry(&self, hash: u32, topic: &str) -> Option<u32> {
+        let is = |id| matches!(&self.entries[id].key, Key::Exact(text) if **text == *topic);
+        self.exact.find(hash, is)
+    }
+
+    fn find_entry(&self, filter: TopicFilter<'_>) -> Option<u32> {
+        let text = filter.as_str();
+        if filter.has_wildcard() {
+            return self.trie.find(&self.hasher, text).map(|node| self.trie.entry(node));
+        }
+        self.exact_entry(self.hasher.hash(text), text)
+    }
+
+    fn make_entry(&mut self, filter: TopicFilter<'_>) -> u32 {
+        if let Some(id) = self.find_entry(filter) {
+            return id;
+        }
+        let text = filter.as_str();
+        let key = Key::Exact("".into());
+        let id = self.entries.insert(Entry { key, subs: Subs::None, groups: None });
+        self.entries[id].key = if filter.has_wildcard() {
+            self.cache.wildcard_changed(&self.hasher, text);
+            Key::Wildcard(self.trie.insert(&self.hasher, text, id))
+        } else {
+            let hash = self.hasher.hash(text);
+            self.cache.exact_changed(hash, text);
+            self.exact.insert(hash, id);
+            Key::Exact(text.into())
+        };
+        id
+    }
+
+    fn drop_if_empty(&mut self, id: u32) {
+        let entry = &mut self.entries[id];
+        if entry.groups.as_ref().is_some_and(|groups| groups.is_empty()) {
+            entry.groups = None;
+        }
+        if !entry.subs.is_empty() || entry.groups.is_some() {
+            return;
+        }
+        match self.entries.remove(id).key {
+            Key::Exact(text) => {
+                let hash = self.hasher.hash(&text);
+                self.cache.exact_changed(hash, &text);
+                self.exact.remove(hash, id);
+            }
+            Key::Wildcard(node) => {
+                self.cache.wildcard_changed(&self.hasher, &self.trie.filter(node));
+                self.trie.remove(&self.hasher, node);
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Removes a session that stands here; says how many subscriptions it had.
+    fn remove(&mut self, heads: &[Head], session: SessionNumber) -> usize {
+        let groups = self.groups.as_mut();
+        let from_groups = groups.map_or(0, |all| all.remove_everywhere(heads, session));
+        let own = usize::from(self.subs.remove(heads, session).is_some());
+        assert!(own + from_groups > 0, "a session stands where it is listed");
+        own + from_groups
+    }
+
+    fn find(&self, heads: &[Head], group: Option<&str>, number: SessionNumber) -> Option<Sub> {
+        match group {
+            None => self.subs.find(heads, number),
+            Some(name) => self.groups.as_ref()?.find(heads, name, number),
+        }
+    }
+}

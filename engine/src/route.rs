@@ -1,0 +1,240 @@
+//! A publish becomes a decision: which sessions get it, at which QoS, with which identifiers.
+//!
+//! Owns: what overlapping subscriptions of a session add up to, and the pick of each shared group.
+//! Does not know: payloads, who is allowed to publish, where a session's connection is. Once its
+//! buffers have grown, a route allocates nothing.
+
+use zzq_types::{QoS, SubscriptionId, TopicName};
+
+use crate::index::{Draw, Head, Index, SessionFlags, Sub};
+use crate::{DecisionBuf, SessionNumber};
+
+/// A publish as far as routing cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Publication<'a> {
+    /// Where to.
+    pub topic: TopicName<'a>,
+    /// Whose; `None` for the broker's own.
+    pub publisher: Option<SessionNumber>,
+    /// As published.
+    pub qos: QoS,
+    /// As published.
+    pub retain: bool,
+}
+
+/// What a decision amounts to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Routed {
+    /// How many destinations it has.
+    pub destinations: usize,
+    /// Their lanes, one bit each.
+    pub lanes: u64,
+    /// Whether a destination that outlives its connection gets it at QoS 1 or 2.
+    pub kept: bool,
+    /// [`SessionFlags::OVER_HIGH_WATER`] and [`SessionFlags::FULL`] if some destination is; that
+    /// of the publisher's own session does not count, for nobody is held for its own queue.
+    pub held: SessionFlags,
+}
+
+/// Makes decisions for one lane; holds the memory for it, and the last publish, for runs.
+#[derive(Debug, Default)]
+pub struct Router {
+    found: Vec<u32>,
+    hits: Vec<Hit>,
+    ids: Vec<SubscriptionId>,
+    last: Last,
+}
+
+/// The publish that was routed last, whose matches are still in `found`.
+#[derive(Debug, Default)]
+struct Last {
+    /// Empty before the first; a topic never is.
+    topic: String,
+    topic_hash: u32,
+    publisher: Option<SessionNumber>,
+    qos: QoS,
+    retain: bool,
+    generation: u64,
+    /// Whether a group picks, so that the decision is made anew.
+    shared: bool,
+    routed: Routed,
+}
+
+/// A subscription that matched. Ordered by session, its own subscriptions before picks, each in
+/// the order in which they were made.
+#[derive(Clone, Copy, Debug)]
+struct Hit {
+    session: SessionNumber,
+    picked: bool,
+    sub: Sub,
+}
+
+impl Router {
+    /// One that has not routed yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Decides where a publish goes; the decision is put into `out`, which is cleared first.
+    pub fn route(
+        &mut self,
+        index: &mut Index,
+        publication: Publication<'_>,
+        out: &mut DecisionBuf,
+    ) -> Routed {
+        let topic_hash = index.matches(publication.topic, &mut self.found);
+        let last = &mut self.last;
+        last.topic.clear();
+        last.topic.push_str(publication.topic.as_str());
+        last.topic_hash = topic_hash;
+        last.publisher = publication.publisher;
+        last.qos = publication.qos;
+        last.retain = publication.retain;
+        last.generation = index.generation();
+        last.shared = self.found.iter().any(|&entry| index.has_groups(entry));
+        let routed = self.decide(index, publication, out);
+        self.last.routed = routed;
+        routed
+    }
+
+    /// [`Router::route`] for a publish that is probably like the one before: if it is, and no
+    /// subscription changed, `out` is left as it is, or only picks are made anew.
+    ///
+    /// # Panics
+    /// If `out` does not hold the decision of the last call.
+    pub fn route_same(
+        &mut self,
+        index: &mut Index,
+        publication: Publication<'_>,
+        out: &mut DecisionBuf,
+    ) -> Routed {
+        if !self.last.is(publication) || self.last.generation != index.generation() {
+            return self.route(index, publication, out);
+        }
+        assert!(out.len() == self.last.routed.destinations, "a run keeps its decision");
+        if self.last.shared {
+            self.last.routed = self.decide(index, publication, out);
+        }
+        self.last.routed
+    }
+
+    /// Turns the entries found into a decision.
+    fn decide(
+        &mut self,
+        index: &mut Index,
+        publication: Publication<'_>,
+        out: &mut DecisionBuf,
+    ) -> Routed {
+        out.clear();
+        let mut routed = Routed::default();
+        if let ([entry], false) = (&self.found[..], self.last.shared) {
+            // One filter, so each session once and in order.
+            index.for_each_sub(*entry, |head, sub| {
+                let hit = Hit { session: head.number, picked: false, sub };
+                if hit.wants(publication) {
+                    let (qos, retain) = (hit.qos(publication), hit.retain(publication));
+                    routed.add(head, publication, qos);
+                    out.push(hit.session, qos, retain, None, sub.terms.id());
+                }
+            });
+        } else if !self.found.is_empty() {
+            self.gather(index, publication);
+            self.merge(index, publication, &mut routed, out);
+        }
+        routed.destinations = out.len();
+        routed
+    }
+
+    /// Collects all subscriptions that match, and picks, in order.
+    fn gather(&mut self, index: &mut Index, publication: Publication<'_>) {
+        let draw = Draw {
+            strategy: index.strategy(),
+            qos: publication.qos,
+            publisher: publication.publisher,
+            topic_hash: self.last.topic_hash,
+        };
+        let hits = &mut self.hits;
+        hits.clear();
+        for &entry in &self.found {
+            index.for_each_sub(entry, |head, sub| {
+                hits.push(Hit { session: head.number, picked: false, sub });
+            });
+            index.draw(entry, draw, |head, sub| {
+                hits.push(Hit { session: head.number, picked: true, sub });
+            });
+        }
+        hits.retain(|hit| hit.wants(publication));
+        hits.sort_unstable_by_key(|hit| (hit.session, hit.picked, hit.sub.number));
+    }
+
+    /// Puts one destination for each session's own subscriptions, and one for each pick.
+    //= MQTT311-3.3.5-1
+    //= MQTT5-3.3.4-2
+    //= MQTT5-3.3.4-3
+    //= MQTT5-3.3.4-4
+    fn merge(
+        &mut self,
+        index: &Index,
+        publication: Publication<'_>,
+        routed: &mut Routed,
+        out: &mut DecisionBuf,
+    ) {
+        let same = |a: &Hit, b: &Hit| a.session == b.session && !a.picked && !b.picked;
+        for hits in self.hits.chunk_by(same) {
+            let first = hits[0];
+            let qos = hits.iter().map(|hit| hit.qos(publication)).max().unwrap_or_default();
+            let retain = hits.iter().any(|hit| hit.retain(publication));
+            let pick = first.picked.then_some(first.sub.number);
+            self.ids.clear();
+            self.ids.extend(hits.iter().filter_map(|hit| hit.sub.terms.id()));
+            routed.add(index.head(first.sub), publication, qos);
+            out.push(first.session, qos, retain, pick, self.ids.iter().copied());
+        }
+    }
+}
+
+impl Last {
+    fn is(&self, publication: Publication<'_>) -> bool {
+        self.publisher == publication.publisher
+            && self.qos == publication.qos
+            && self.retain == publication.retain
+            && self.topic == publication.topic.as_str()
+    }
+}
+
+impl Hit {
+    /// Whether the publish may come to this subscription at all. A pick, which cannot have No
+    /// Local, stands: nobody else would get the message.
+    //= MQTT5-3.8.3-3
+    fn wants(self, publication: Publication<'_>) -> bool {
+        self.picked || !self.sub.terms.no_local() || publication.publisher != Some(self.session)
+    }
+
+    //= MQTT311-3.8.4-6
+    //= MQTT5-3.8.4-8
+    //= MQTT5-4.8.2-3
+    fn qos(self, publication: Publication<'_>) -> QoS {
+        self.sub.terms.qos().min(publication.qos)
+    }
+
+    //= MQTT311-3.3.1-9
+    //= MQTT5-3.3.1-12
+    //= MQTT5-3.3.1-13
+    fn retain(self, publication: Publication<'_>) -> bool {
+        publication.retain && self.sub.terms.retain_as_published()
+    }
+}
+
+impl Routed {
+    fn add(&mut self, head: &Head, publication: Publication<'_>, qos: QoS) {
+        const HELD: SessionFlags = SessionFlags::OVER_HIGH_WATER.with(SessionFlags::FULL);
+        self.lanes |= 1 << head.lane;
+        self.kept |= qos.is_acknowledged() && head.flags.contains(SessionFlags::PERSISTENT);
+        if publication.publisher != Some(head.number) {
+            self.held = self.held.with(head.flags.only(HELD));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
