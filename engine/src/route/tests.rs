@@ -1,3 +1,5 @@
+//! What a publish is decided to be, statement by statement.
+
 use super::*;
 use crate::index::{GroupStrategy, HashSeed, Inserted, Subscriber};
 use crate::{Destination, SubNumber};

@@ -1,3 +1,5 @@
+//! Who of a group is picked, and how turns are kept.
+
 use super::super::subs::Terms;
 use super::*;
 use crate::SubNumber;
