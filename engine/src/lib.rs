@@ -11,6 +11,7 @@
 mod decision;
 mod index;
 mod number;
+mod retained;
 mod route;
 #[allow(dead_code, reason = "the record bodies come next and use the rest")]
 mod wire;
@@ -18,5 +19,6 @@ mod wire;
 pub use decision::{Decision, DecisionBuf, Destination, Destinations, SubscriptionIds};
 pub use index::{GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, SessionFlags, Subscriber};
 pub use number::{QueueNumber, SessionNumber, SubNumber};
+pub use retained::{Retained, RetainedCursor, RetainedStore};
 pub use route::{Publication, Routed, Router};
 pub use wire::RecordError;
