@@ -9,16 +9,22 @@
 
 #[allow(dead_code, reason = "queues keep subscription identifiers as these bytes")]
 mod decision;
+mod gate;
+mod handed;
 mod index;
 mod number;
+mod overlay;
 mod retained;
 mod route;
 #[allow(dead_code, reason = "the record bodies come next and use the rest")]
 mod wire;
 
 pub use decision::{Decision, DecisionBuf, Destination, Destinations, SubscriptionIds};
+pub use gate::Gate;
+pub use handed::Handed;
 pub use index::{GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, SessionFlags, Subscriber};
 pub use number::{QueueNumber, SessionNumber, SubNumber};
+pub use overlay::Overlay;
 pub use retained::{Retained, RetainedCursor, RetainedStore};
 pub use route::{Publication, Routed, Router};
 pub use wire::RecordError;
