@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
 #[allow(dead_code, reason = "queues keep subscription identifiers as these bytes")]
 mod decision;
 mod gate;
@@ -19,6 +20,7 @@ mod route;
 #[allow(dead_code, reason = "the record bodies come next and use the rest")]
 mod wire;
 
+pub use budget::{Budget, Level, Marks};
 pub use decision::{Decision, DecisionBuf, Destination, Destinations, SubscriptionIds};
 pub use gate::Gate;
 pub use handed::Handed;
