@@ -4,5 +4,9 @@
 //! Does not know: MQTT, sessions, what the body of a record means.
 
 pub mod disk;
+pub mod format;
 pub mod io;
+mod lsn;
 pub mod sim_disk;
+
+pub use lsn::{Handed, Lsn};

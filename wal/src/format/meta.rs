@@ -1,0 +1,198 @@
+//! `meta`: facts about this node that are no records, in two pages with the same content.
+//!
+//! Owns: the pages. Does not know: when they are written (see `crate::meta`).
+//!
+//! ```text
+//!   0   8  magic "ZQ-META\0"
+//!   8   4  checksum: CRC-32 of bytes 12 .. 4096
+//!  12   4  format version
+//!  16   8  sequence: one more at each change
+//!  24  16  log id
+//!  40  16  cluster id
+//!  56   4  node id
+//!  60   4  zero
+//!  64   8  epoch: how often the log has been opened
+//!  72   8  term
+//!  80   8  vote in that term: a consensus id; 0: none
+//!  88   8  durable mark: LSN
+//!  96   8  durable mark: group number
+//! 104   8  snapshot mark: LSN of the newest good image; 0: none
+//! 112   8  snapshot mark: number of that image
+//! 120   4  zero
+//! 124   4  number of file ranges, at most 165
+//! 128  24  each: kind (4; 1 segments, 2 cold files), zero (4), first number (8), last number (8)
+//! ```
+
+use super::segment::Identity;
+use super::{Fault, array_at, check_block, put, seal_block, u32_at, u64_at};
+use crate::disk::BLOCK;
+use crate::lsn::Lsn;
+
+const MAGIC: [u8; 8] = *b"ZQ-META\0";
+const RANGES_AT: usize = 128;
+const RANGE_LEN: usize = 24;
+
+/// How many ranges of files fit.
+pub const RANGES_MAX: usize = (BLOCK - RANGES_AT) / RANGE_LEN;
+
+const _: () = assert!(RANGES_MAX == 165 && RANGES_AT + RANGES_MAX * RANGE_LEN <= BLOCK);
+
+/// Kind of the files of the log itself.
+pub const SEGMENTS: u32 = 1;
+/// Kind of the files that the cleaner makes.
+pub const COLD_FILES: u32 = 2;
+
+/// Files of one kind that should be there: `first ..= last`, none if `last < first`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRange {
+    /// [`SEGMENTS`] or [`COLD_FILES`].
+    pub kind: u32,
+    /// Lowest number.
+    pub first: u64,
+    /// Highest number.
+    pub last: u64,
+}
+
+/// The node's own facts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// One more at each change.
+    pub sequence: u64,
+    /// Which log, and whose.
+    pub identity: Identity,
+    /// How often the log has been opened.
+    pub epoch: u64,
+    /// The newest term this node has heard of.
+    pub term: u64,
+    /// Whom it gave its vote in that term; 0: nobody.
+    pub vote: u64,
+    /// This LSN was durable.
+    pub durable: Lsn,
+    /// This group was durable.
+    pub durable_group: u64,
+    /// LSN of the newest good image; zero: none.
+    pub snapshot: Lsn,
+    /// Number of that image.
+    pub snapshot_number: u64,
+    /// Which files should be there.
+    pub files: Vec<FileRange>,
+}
+
+impl Facts {
+    /// The segments that should be there, if any was ever made.
+    pub fn segments(&self) -> Option<FileRange> {
+        self.files.iter().find(|range| range.kind == SEGMENTS).copied()
+    }
+
+    /// States which segments should be there.
+    pub fn set_segments(&mut self, first: u64, last: u64) {
+        self.files.retain(|range| range.kind != SEGMENTS);
+        self.files.insert(0, FileRange { kind: SEGMENTS, first, last });
+    }
+
+    /// Writes a page.
+    pub(crate) fn encode(&self, page: &mut [u8]) {
+        assert_eq!(page.len(), BLOCK, "a page is one block");
+        assert!(self.files.len() <= RANGES_MAX, "ranges of files fit their page");
+        page.fill(0);
+        put(page, 16, &self.sequence.to_le_bytes());
+        put(page, 24, &self.identity.log);
+        put(page, 40, &self.identity.cluster);
+        put(page, 56, &self.identity.node.to_le_bytes());
+        put(page, 64, &self.epoch.to_le_bytes());
+        put(page, 72, &self.term.to_le_bytes());
+        put(page, 80, &self.vote.to_le_bytes());
+        put(page, 88, &self.durable.get().to_le_bytes());
+        put(page, 96, &self.durable_group.to_le_bytes());
+        put(page, 104, &self.snapshot.get().to_le_bytes());
+        put(page, 112, &self.snapshot_number.to_le_bytes());
+        let Ok(count) = u32::try_from(self.files.len()) else { unreachable!("RANGES_MAX fits") };
+        put(page, 124, &count.to_le_bytes());
+        for (range, bytes) in self.files.iter().zip(page[RANGES_AT..].chunks_exact_mut(RANGE_LEN)) {
+            put(bytes, 0, &range.kind.to_le_bytes());
+            put(bytes, 8, &range.first.to_le_bytes());
+            put(bytes, 16, &range.last.to_le_bytes());
+        }
+        seal_block(page, MAGIC);
+    }
+
+    /// Reads a page.
+    pub fn decode(page: &[u8; BLOCK]) -> Result<Self, Fault> {
+        check_block(page, MAGIC)?;
+        let count = usize::try_from(u32_at(page, 124)).unwrap_or(usize::MAX);
+        if count > RANGES_MAX {
+            return Err(Fault::Senseless("more ranges of files than fit"));
+        }
+        let range = |bytes: &[u8]| FileRange {
+            kind: u32_at(bytes, 0),
+            first: u64_at(bytes, 8),
+            last: u64_at(bytes, 16),
+        };
+        Ok(Self {
+            sequence: u64_at(page, 16),
+            identity: Identity {
+                log: array_at(page, 24),
+                cluster: array_at(page, 40),
+                node: u32_at(page, 56),
+            },
+            epoch: u64_at(page, 64),
+            term: u64_at(page, 72),
+            vote: u64_at(page, 80),
+            durable: Lsn::new(u64_at(page, 88)),
+            durable_group: u64_at(page, 96),
+            snapshot: Lsn::new(u64_at(page, 104)),
+            snapshot_number: u64_at(page, 112),
+            files: page[RANGES_AT..].chunks_exact(RANGE_LEN).take(count).map(range).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(crate) fn sample() -> Facts {
+        Facts {
+            sequence: 5,
+            identity: Identity { log: [1; 16], cluster: [2; 16], node: 3 },
+            epoch: 4,
+            term: 9,
+            vote: 2,
+            durable: Lsn::new(60),
+            durable_group: 23,
+            snapshot: Lsn::new(40),
+            snapshot_number: 6,
+            files: vec![
+                FileRange { kind: SEGMENTS, first: 7, last: 9 },
+                FileRange { kind: COLD_FILES, first: 1, last: 2 },
+            ],
+        }
+    }
+
+    #[test]
+    fn facts_are_read_back() {
+        let mut page = [0; BLOCK];
+        sample().encode(&mut page);
+        assert_eq!(Facts::decode(&page), Ok(sample()));
+    }
+
+    #[test]
+    fn segments_are_stated_once() {
+        let mut facts = sample();
+        facts.set_segments(8, 12);
+        assert_eq!(facts.segments(), Some(FileRange { kind: SEGMENTS, first: 8, last: 12 }));
+        assert_eq!(facts.files.len(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 400)) {
+            let mut page = [0; BLOCK];
+            put(&mut page, 0, &bytes);
+            seal_block(&mut page, MAGIC);
+            let _ = Facts::decode(&page);
+        }
+    }
+}
