@@ -2,11 +2,81 @@
 //!
 //! Owns: records, groups and segments on disk, LSNs, durability, recovery, readers.
 //! Does not know: MQTT, sessions, what the body of a record means.
+//!
+//! # How it is used
+//!
+//! A [`Log`] lives in one directory of a [`disk::Disk`]. Opening it shows every record to a
+//! visitor and makes what was found durable. Then each lane (a thread with its own event loop)
+//! owns one [`Producer`]: it *stages* records in its turn, *drives* the log at the turn's end,
+//! and learns by count how many of its records are durable. There is no log thread: whichever
+//! lane drives while leadership is free packs what all lanes have staged into one group, gives
+//! the records their LSNs, and submits one write; two groups may be in flight. What may block
+//! (making, closing and recycling segments, `meta`) is the helper's work, on a thread of its
+//! own or step by step.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use zzq_wal::{Log, Options, Staging, Wake, sim_disk::SimDisk};
+//!
+//! struct Nobody;
+//! impl Wake for Nobody {
+//!     fn wake(&self) {}
+//! }
+//!
+//! let disk = SimDisk::new(); // on a machine: io::FileDisk
+//! let (log, _) = Log::open(disk.clone(), Options::from_os()?, 0, &mut |_| Ok(()))?;
+//! let mut lane = log.producer(Arc::new(Nobody), None)?;
+//! let how = Staging { kind: 1, waits: true, ..Staging::default() };
+//! let handed = lane.stage(&how, |out| out.extend_from_slice(b"hello"))?;
+//! while lane.durable() < handed {
+//!     lane.drive(1_700_000_000_000);
+//! }
+//! drop((lane, log));
+//!
+//! let mut found = Vec::new();
+//! Log::open(disk, Options::from_os()?, 0, &mut |record| {
+//!     found.push((record.lsn.get(), record.body.to_vec()));
+//!     Ok(())
+//! })?;
+//! assert_eq!(found, [(1, b"hello".to_vec())]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What a lane heeds
+//!
+//! * It calls [`Producer::drive`] at the end of each turn in which it staged, read its
+//!   [`TailCursor`], was woken, saw its notify fd readable, or in which the time of the last
+//!   [`Drive::again_at`] has come. Nothing staged before the call is forgotten, even if another
+//!   lane leads at that moment.
+//! * Acknowledgements wait for [`Producer::durable`]; [`Producer::wants`] asks for one wake-up.
+//! * A cursor that is not read stops the log: `drive` says so in [`Drive::stall`].
+//! * After an error that one move to a fresh segment has not cured the log is read-only
+//!   ([`Log::status`]): `durable` stands still for ever, and what was not acknowledged by then
+//!   must never be.
+//!
+//! The files are drawn byte by byte in `doc/format.md`.
 
+mod chunk;
+mod clock;
 pub mod disk;
+mod error;
 pub mod format;
 pub mod io;
+mod log;
 mod lsn;
+mod meta;
+mod reader;
+mod recover;
+mod segment;
 pub mod sim_disk;
+mod tail;
 
+pub use clock::LogClock;
+pub use error::{Damage, OpenError, ReadError, StageError, TooManyProducers};
+pub use log::{Drive, Entropy, HelperThread, Log, Options, Producer, Staging, Stall, Status, Wake};
 pub use lsn::{Handed, Lsn};
+pub use meta::read_facts;
+pub use reader::{ReadRecord, Reader};
+pub use recover::{End, RecoveredRecord, Recovery, SegmentReport, Visit};
+pub use segment::{META_NAME, segment_name, segment_number};
+pub use tail::{Group, TailCursor, TailRecord};

@@ -1,0 +1,113 @@
+//! What can go wrong, for each operation, by who is at fault.
+
+use std::io;
+
+use crate::format::Fault;
+use crate::lsn::Lsn;
+
+/// The log did not open. Nothing was changed on disk unless the error says so.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The caller's options contradict one another.
+    #[error("log options: {0}")]
+    Options(&'static str),
+    /// Bytes that were durable are not there.
+    #[error(transparent)]
+    Damage(#[from] Damage),
+    /// A file was made by a newer program.
+    #[error("{file}: {fault}")]
+    Version {
+        /// Its name.
+        file: String,
+        /// [`Fault::Version`].
+        fault: Fault,
+    },
+    /// The visitor did not take a record.
+    #[error("record {lsn} of kind {kind} was refused: {reason}")]
+    Refused {
+        /// Which.
+        lsn: Lsn,
+        /// Its kind.
+        kind: u8,
+        /// In the visitor's words.
+        reason: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The disk did not do what was asked.
+    #[error("{what}: {error}")]
+    Disk {
+        /// The step that failed.
+        what: String,
+        /// The disk's error.
+        error: io::Error,
+    },
+}
+
+/// A place where durable bytes are missing or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{file} is damaged at byte {offset}: {reason}; records {first}..={last} were durable{proof}"
+)]
+pub struct Damage {
+    /// Name of the file.
+    pub file: String,
+    /// Byte offset of the first bad group or header.
+    pub offset: u64,
+    /// The first LSN that is not there.
+    pub first: Lsn,
+    /// The last LSN known to have been durable.
+    pub last: Lsn,
+    /// What is wrong with the bytes.
+    pub reason: String,
+    /// What says that they were durable.
+    pub proof: String,
+}
+
+impl OpenError {
+    pub(crate) fn disk(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |error| Self::Disk { what, error }
+    }
+}
+
+/// A record was not taken. Nothing of it was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StageError {
+    /// This producer's ring is full; its waker is called when there is room again.
+    #[error("the log has no room for the record yet")]
+    Full,
+    /// The log takes no more records: see `Log::status`.
+    #[error("the log is read-only")]
+    ReadOnly,
+    /// The body is longer than any record may be.
+    #[error("a record of {0} bytes is too long")]
+    TooLong(usize),
+}
+
+/// A record could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is below the first record kept.
+    #[error("record {wanted} has been trimmed, the first kept is {first}")]
+    Trimmed {
+        /// What was asked for.
+        wanted: Lsn,
+        /// The first that is there.
+        first: Lsn,
+    },
+    /// Durable bytes are not what was written.
+    #[error(transparent)]
+    Damage(#[from] Damage),
+    /// The disk did not do what was asked.
+    #[error("reading {file}: {error}")]
+    Disk {
+        /// Name of the file.
+        file: String,
+        /// The disk's error.
+        error: io::Error,
+    },
+}
+
+/// All 64 places for producers are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a log has at most 64 producers")]
+pub struct TooManyProducers;

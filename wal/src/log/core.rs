@@ -1,0 +1,326 @@
+//! What leading the log means: the state behind the lock that only a try ever takes on a lane.
+//!
+//! Owns: `Core` and the order of one step. Time, completions and the helper's replies come in;
+//! writes, tasks for the helper and wake-ups go out.
+//! Does not know: threads.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use crate::chunk::Chunk;
+use crate::disk::{Completion, Disk};
+use crate::format::group::Place;
+use crate::format::index::Entry;
+use crate::format::segment::{GROUPS_AT, LastGood};
+use crate::io::IoBuffer;
+use crate::log::flight::Flight;
+use crate::log::helper::{Reply, Task};
+use crate::log::shared::Shared;
+use crate::lsn::Lsn;
+use crate::segment::Segment;
+use crate::tail::Group;
+
+/// Writes in flight at most. Recovery's proofs rest on it: a group is sealed only when the group
+/// two before it is durable.
+pub(crate) const FLIGHTS_MAX: usize = 2;
+
+/// Calls a producer's lane back. It may come from any thread, is short, and never calls the log.
+pub trait Wake: Send + Sync {
+    /// Makes the lane look at its producer soon.
+    fn wake(&self);
+}
+
+/// What a producer shares with whoever leads.
+pub(crate) struct ProducerShared {
+    /// The producer's counts of what has an LSN and of what is durable.
+    pub(crate) appended: AtomicU64,
+    pub(crate) durable: AtomicU64,
+    /// Wake when `durable` reaches this; [`NOBODY`] if nobody waits.
+    pub(crate) wanted: AtomicU64,
+    /// Wake when chunks have left the ring.
+    pub(crate) starved: AtomicBool,
+    pub(crate) wake: Arc<dyn Wake>,
+}
+
+/// No count is ever that high.
+pub(crate) const NOBODY: u64 = u64::MAX;
+
+/// A producer as the leader sees it.
+pub(crate) struct Lane {
+    pub(crate) ring: rtrb::Consumer<Chunk>,
+    pub(crate) back: rtrb::Producer<Chunk>,
+    pub(crate) tail: Option<rtrb::Producer<Arc<Group>>>,
+    pub(crate) shared: Arc<ProducerShared>,
+    /// The group with the first part of a big record whose last part is still to come.
+    pub(crate) open: Option<Place>,
+}
+
+/// The segment that is written.
+pub(crate) struct Active<F> {
+    pub(crate) segment: Arc<Segment<F>>,
+    pub(crate) end: u64,
+    pub(crate) index: Vec<Entry>,
+}
+
+impl<F> Active<F> {
+    pub(crate) fn new(segment: Arc<Segment<F>>) -> Self {
+        Self { segment, end: GROUPS_AT, index: Vec::new() }
+    }
+}
+
+/// A full segment; it is closed once its last group is durable.
+pub(crate) struct Full<F> {
+    pub(crate) segment: Arc<Segment<F>>,
+    pub(crate) index: Vec<Entry>,
+    pub(crate) last: LastGood,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Running,
+    /// A write failed: nothing new is written until those in flight have come back.
+    Draining,
+    /// The helper makes the segment that the unacknowledged groups move to.
+    Moving,
+}
+
+/// Why the log packs nothing although something waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// A cursor of the tail is too far behind.
+    Tail,
+    /// The next segment is being made.
+    Segment,
+    /// There is no space for the next segment; it is tried again.
+    Space,
+}
+
+/// Sizes that leading needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) term: u64,
+    pub(crate) segment_size: u64,
+    pub(crate) group_size: usize,
+    pub(crate) chunk_size: usize,
+    pub(crate) part_size: usize,
+    pub(crate) ring_chunks: usize,
+    pub(crate) tail_groups: usize,
+    pub(crate) tail_bytes: usize,
+    pub(crate) lazy_ms: u64,
+    pub(crate) lazy_bytes: usize,
+}
+
+/// Who leads.
+#[derive(Clone, Copy)]
+pub(crate) struct Leader<'a> {
+    /// Its place among the producers: it is not woken.
+    pub(crate) producer: Option<usize>,
+    pub(crate) notify: Option<&'a Arc<OwnedFd>>,
+}
+
+pub(crate) struct Core<D: Disk> {
+    pub(crate) limits: Limits,
+    pub(crate) lanes: Vec<Lane>,
+    /// The lane whose chunks come first in the next group.
+    pub(crate) turn: usize,
+    pub(crate) now_ms: u64,
+    pub(crate) mode: Mode,
+    pub(crate) active: Active<D::File>,
+    pub(crate) next: Option<Arc<Segment<D::File>>>,
+    /// The helper has been asked for `next`.
+    pub(crate) next_asked: bool,
+    /// Not before this time is it asked again, after there was no space.
+    pub(crate) ask_at_ms: u64,
+    pub(crate) full: VecDeque<Full<D::File>>,
+    pub(crate) flights: VecDeque<Flight<D::File>>,
+    pub(crate) completions: Vec<Completion>,
+    pub(crate) next_token: u64,
+    /// The last group appended, and the last one durable.
+    pub(crate) appended: LastGood,
+    pub(crate) durable: LastGood,
+    pub(crate) buffers: Vec<IoBuffer>,
+    /// Groups that a cursor may still read, oldest first.
+    pub(crate) recent: VecDeque<Arc<Group>>,
+    pub(crate) recent_bytes: usize,
+    pub(crate) free_groups: Vec<Arc<Group>>,
+    pub(crate) free_marks: Vec<Vec<(usize, u64)>>,
+    pub(crate) tasks: VecDeque<Task<D::File>>,
+    pub(crate) task_ring: rtrb::Producer<Task<D::File>>,
+    pub(crate) reply_ring: rtrb::Consumer<Reply<D::File>>,
+}
+
+/// What one step found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) again_at: Option<u64>,
+    pub(crate) stall: Option<Stall>,
+}
+
+impl<D: Disk> Core<D> {
+    /// One step: takes what has come back, then starts what may be started.
+    pub(crate) fn step(
+        &mut self,
+        shared: &Shared<D>,
+        leader: Leader<'_>,
+        now_ms: u64,
+        may_pack: bool,
+    ) -> Step {
+        self.now_ms = self.now_ms.max(now_ms);
+        self.take_replies(shared);
+        self.reap(shared, leader);
+        if shared.is_read_only() {
+            return Step::default();
+        }
+        self.recycle_groups();
+        let mut step = Step::default();
+        if self.mode == Mode::Running {
+            self.submit_ready(shared, leader);
+            if may_pack {
+                step.stall = self.pack_all(shared, leader);
+            }
+            self.ask_for_next();
+        }
+        // Also when it is a submission of this step that failed: no completion would call again.
+        if self.mode == Mode::Draining {
+            self.begin_move(shared);
+        }
+        if step.stall == Some(Stall::Space) {
+            step.again_at = Some(self.ask_at_ms);
+        }
+        if self.flights.iter().any(Flight::is_ready) {
+            step.again_at = Some(self.now_ms + 1);
+        }
+        self.close_full();
+        self.send_tasks(shared);
+        assert!(self.durable.lsn <= self.appended.lsn, "durable is a prefix of what was appended");
+        assert!(self.flights.len() <= FLIGHTS_MAX, "two groups in flight at most");
+        step
+    }
+
+    fn pack_all(&mut self, shared: &Shared<D>, leader: Leader<'_>) -> Option<Stall> {
+        while self.mode == Mode::Running
+            && self.flights.len() < FLIGHTS_MAX
+            && self.something_is_due()
+        {
+            if let Some(stall) = self.pack(shared, leader) {
+                return Some(stall);
+            }
+            self.submit_ready(shared, leader);
+        }
+        None
+    }
+
+    /// Something waits, or what waits for nobody has waited long enough.
+    fn something_is_due(&mut self) -> bool {
+        let mut lazy_bytes = 0;
+        for lane in &mut self.lanes {
+            let staged = lane.ring.slots();
+            let Ok(chunks) = lane.ring.read_chunk(staged) else { unreachable!("they are there") };
+            let (first, second) = chunks.as_slices();
+            for chunk in first.iter().chain(second) {
+                lazy_bytes += chunk.bytes.len();
+                if chunk.waits
+                    || lazy_bytes >= self.limits.lazy_bytes
+                    || chunk.since_ms.saturating_add(self.limits.lazy_ms) <= self.now_ms
+                {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn ask_for_next(&mut self) {
+        if self.next.is_some() || self.next_asked || self.now_ms < self.ask_at_ms {
+            return;
+        }
+        self.next_asked = true;
+        let length = self.active.segment.header.length;
+        self.tasks.push_back(Task::Prepare {
+            last_good: self.durable,
+            length: length.saturating_mul(2).min(self.limits.segment_size),
+        });
+    }
+
+    fn close_full(&mut self) {
+        while self.full.front().is_some_and(|full| full.last.group <= self.durable.group) {
+            let Some(full) = self.full.pop_front() else { return };
+            self.tasks.push_back(Task::Close(full));
+        }
+    }
+
+    fn send_tasks(&mut self, shared: &Shared<D>) {
+        let waiting = self.tasks.len();
+        while let Some(task) = self.tasks.pop_front() {
+            if let Err(rtrb::PushError::Full(task)) = self.task_ring.push(task) {
+                self.tasks.push_front(task);
+                break;
+            }
+        }
+        if self.tasks.len() < waiting {
+            shared.wake_helper();
+        }
+    }
+
+    fn take_replies(&mut self, shared: &Shared<D>) {
+        while let Ok(reply) = self.reply_ring.pop() {
+            match reply {
+                Reply::Prepared(Ok(segment)) => {
+                    self.next_asked = false;
+                    self.next = Some(segment);
+                    shared.set_no_space(false);
+                }
+                Reply::Prepared(Err(error)) if is_full(&error) => {
+                    self.next_asked = false;
+                    self.ask_at_ms = self.now_ms + SPACE_RETRY_MS;
+                    shared.set_no_space(true);
+                }
+                Reply::Prepared(Err(error)) => {
+                    shared.poison(format!("the next segment cannot be made: {error}"));
+                }
+                Reply::Moved(Ok(segment)) => self.finish_move(shared, segment),
+                Reply::Moved(Err(error)) => {
+                    shared.poison(format!("after a failed write, no segment can be made: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Gives memory of groups that nobody reads any more back to its producers.
+    pub(crate) fn recycle_groups(&mut self) {
+        while let Some(front) = self.recent.front_mut() {
+            let Some(group) = Arc::get_mut(front) else { return };
+            self.recent_bytes -= group.bytes;
+            for mut chunk in group.chunks.drain(..) {
+                chunk.clear(2 * self.limits.chunk_size);
+                // A full ring, or a producer that has gone: the memory is simply freed.
+                let _ = self.lanes[usize::from(chunk.producer)].back.push(chunk);
+            }
+            if let Some(group) = self.recent.pop_front()
+                && self.free_groups.len() < FREE_GROUPS_MAX
+            {
+                self.free_groups.push(group);
+            }
+        }
+    }
+
+    /// LSN of the next record.
+    pub(crate) fn next_lsn(&self) -> Lsn {
+        self.appended.lsn.next()
+    }
+
+    /// Nothing staged in rings and nothing in flight.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.flights.is_empty() && self.lanes.iter().all(|lane| lane.ring.is_empty())
+    }
+}
+
+const SPACE_RETRY_MS: u64 = 100;
+const FREE_GROUPS_MAX: usize = 32;
+
+fn is_full(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
+}

@@ -1,0 +1,205 @@
+//! The helper: every step that may block, away from the lanes.
+//!
+//! Owns: making, closing and recycling segments while the log runs, `meta`, the durable mark of
+//! an idle log. Runs as a thread, or step by step in a simulator.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::disk::Disk;
+use crate::format::segment::{Beginning, LastGood};
+use crate::log::core::Full;
+use crate::log::maker::{self, Maker, Purpose};
+use crate::log::shared::Shared;
+use crate::lsn::Lsn;
+use crate::meta::Meta;
+use crate::segment::{Segment, segment_name};
+
+/// What a leader asks for.
+pub(crate) enum Task<F> {
+    /// The segment that follows the one written now.
+    Prepare { last_good: LastGood, length: u64 },
+    /// A segment for what a failed write has left.
+    Move { last_good: LastGood, length: u64 },
+    /// The index of a segment whose groups are all durable.
+    Close(Full<F>),
+}
+
+pub(crate) enum Reply<F> {
+    Prepared(io::Result<Arc<Segment<F>>>),
+    Moved(io::Result<Arc<Segment<F>>>),
+}
+
+pub(crate) struct Helper<D: Disk> {
+    pub(crate) maker: Maker<D>,
+    pub(crate) meta: Meta<D>,
+    pub(crate) tasks: rtrb::Consumer<Task<D::File>>,
+    pub(crate) replies: rtrb::Producer<Reply<D::File>>,
+    /// Taken out of the table; their files wait for the last lease.
+    pub(crate) dying: Vec<Arc<Segment<D::File>>>,
+    /// The durable LSN seen at the last step, and since when.
+    pub(crate) seen: (Lsn, u64),
+}
+
+/// A log without a new durable record for so long gets its durable mark.
+const IDLE_MS: u64 = 100;
+
+/// Room for tasks and replies; more wait with the leader.
+pub(crate) const RING: usize = 16;
+
+impl<D: Disk> Helper<D> {
+    /// Does all that is to be done; true if there was something.
+    pub(crate) fn step(&mut self, shared: &Shared<D>, now_ms: u64) -> bool {
+        let mut worked = false;
+        while !self.replies.is_full()
+            && let Ok(task) = self.tasks.pop()
+        {
+            worked = true;
+            match task {
+                Task::Prepare { last_good, length } => self.prepare(shared, last_good, length),
+                Task::Move { last_good, length } => self.make_move(shared, last_good, length),
+                Task::Close(full) => {
+                    // Without its index a segment is read all the same. Its file is poisoned
+                    // for further writes, and there are none.
+                    let _ = maker::close(&full.segment, &full.index, full.last);
+                }
+            }
+        }
+        let outcome = self.trim(shared).and_then(|trimmed| {
+            worked |= trimmed;
+            self.mark_if_idle(shared, now_ms)
+        });
+        match outcome {
+            Ok(marked) => worked |= marked,
+            Err(error) => shared.poison(format!("the helper's step failed: {error}")),
+        }
+        worked
+    }
+
+    fn prepare(&mut self, shared: &Shared<D>, last_good: LastGood, length: u64) {
+        let purpose =
+            Purpose { beginning: Beginning::Roll, continues: self.maker.newest, last_good, length };
+        let made = self.make(shared, &purpose);
+        self.reply(shared, Reply::Prepared(made));
+    }
+
+    fn make_move(&mut self, shared: &Shared<D>, last_good: LastGood, length: u64) {
+        // The segment with the last good group may have been trimmed.
+        let older = shared.table.find(last_good.segment);
+        let salt = older.map_or_else(Default::default, |segment| segment.header.salt);
+        let continues = (last_good.segment, salt);
+        let purpose = Purpose { beginning: Beginning::Break, continues, last_good, length };
+        let made = self.make(shared, &purpose).and_then(|segment| {
+            self.drop_void(shared, last_good.segment, segment.header.number)?;
+            Ok(segment)
+        });
+        self.reply(shared, Reply::Moved(made));
+    }
+
+    fn make(&mut self, shared: &Shared<D>, purpose: &Purpose) -> io::Result<Arc<Segment<D::File>>> {
+        let segment = self.maker.make(purpose)?;
+        let mut table = shared.table.lock();
+        table.push_back(Arc::clone(&segment));
+        let first = table.front().map_or(segment.header.number, |first| first.header.number);
+        drop(table);
+        self.meta.update(|facts| facts.set_segments(first, segment.header.number))?;
+        Ok(segment)
+    }
+
+    /// Removes what lies between a break and the group that it names. One of these files failed:
+    /// none is used again.
+    fn drop_void(&mut self, shared: &Shared<D>, after: u64, before: u64) -> io::Result<()> {
+        let mut void = Vec::new();
+        shared.table.lock().retain(|segment| {
+            let number = segment.header.number;
+            let keep = number <= after || number >= before;
+            if !keep {
+                void.push(number);
+            }
+            keep
+        });
+        void.into_iter().try_for_each(|number| self.maker.disk.remove(&segment_name(number)))
+    }
+
+    fn reply(&mut self, shared: &Shared<D>, reply: Reply<D::File>) {
+        let pushed = self.replies.push(reply);
+        assert!(pushed.is_ok(), "room for the reply was seen before the task was taken");
+        shared.wake_all();
+    }
+
+    /// Takes whole segments below the wanted LSN from the front, states in `meta` that they are
+    /// gone, and only then recycles their files.
+    fn trim(&mut self, shared: &Shared<D>) -> io::Result<bool> {
+        let below = Lsn::new(shared.trim_below.load(std::sync::atomic::Ordering::Acquire));
+        let count = trimmable(shared.table.lock().make_contiguous(), below);
+        if count == 0 {
+            return self.recycle_dying();
+        }
+        // A big record that is being written needs its first parts, too.
+        let open = shared.with_core(|core| core.oldest_open());
+        let open = open.map_or(u64::MAX, |place| place.segment);
+        let mut table = shared.table.lock();
+        let wanted = |segment: &&Arc<Segment<_>>| segment.header.number < open;
+        let count = table.iter().take(count).take_while(wanted).count();
+        let gone: Vec<_> = table.drain(..count).collect();
+        let span = table.front().zip(table.back());
+        let span = span.map(|(first, last)| (first.header.number, last.header.number));
+        drop(table);
+        if let Some((first, last)) = span
+            && !gone.is_empty()
+        {
+            self.meta.update(|facts| facts.set_segments(first, last))?;
+            self.dying.extend(gone);
+        }
+        self.recycle_dying()
+    }
+
+    fn recycle_dying(&mut self) -> io::Result<bool> {
+        let mut worked = false;
+        while let Some(at) = self.dying.iter().position(|segment| !segment.is_leased()) {
+            let segment = self.dying.remove(at);
+            self.maker.recycle(segment.header.number, segment.header.length)?;
+            worked = true;
+        }
+        Ok(worked)
+    }
+
+    fn mark_if_idle(&mut self, shared: &Shared<D>, now_ms: u64) -> io::Result<bool> {
+        let durable = shared.durable();
+        if self.seen.0 != durable {
+            self.seen = (durable, now_ms);
+        }
+        let idle = now_ms.saturating_sub(self.seen.1) >= IDLE_MS;
+        if !idle || self.meta.facts().durable == durable || shared.is_read_only() {
+            return Ok(false);
+        }
+        self.mark(shared).map(|()| true)
+    }
+
+    /// States in `meta` what is durable.
+    pub(crate) fn mark(&mut self, shared: &Shared<D>) -> io::Result<()> {
+        let (lsn, group) = (shared.durable(), shared.durable_group());
+        self.meta.update(|facts| {
+            facts.durable = facts.durable.max(lsn);
+            facts.durable_group = facts.durable_group.max(group);
+        })
+    }
+}
+
+/// How many segments at the front hold nothing from `below` on, nothing that a later one needs,
+/// and are not needed to know where the log continues.
+fn trimmable<F>(segments: &[Arc<Segment<F>>], below: Lsn) -> usize {
+    let mut count = 0;
+    for pair in segments.windows(2) {
+        let [segment, after] = pair else { break };
+        let knows_the_end =
+            after.header.beginning == Beginning::Break || after.first_lsn().is_some();
+        if segment.last_lsn() >= below || !knows_the_end {
+            break;
+        }
+        count += 1;
+    }
+    let needed = segments[count..].iter().map(|segment| segment.needs()).min();
+    let needed = needed.unwrap_or(0);
+    segments[..count].iter().take_while(|segment| segment.header.number < needed).count()
+}

@@ -1,0 +1,139 @@
+//! Making segments: the blocking steps by which a file becomes the next place to write.
+//!
+//! Owns: spare files, numbers, the order of steps: a file gets a segment's name only with a
+//! header that is synced, so that a bad header under such a name is never a torn one.
+//! Does not know: when a segment is needed.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::disk::{BLOCK, Disk, DiskFile};
+use crate::format::segment::{Beginning, Identity, LastGood, SegmentHeader};
+use crate::format::{Salt, index};
+use crate::io::IoBuffer;
+use crate::log::options::Entropy;
+use crate::segment::{Segment, segment_name, spare_name};
+
+/// Spare files kept for reuse; more are removed.
+const SPARES_MAX: usize = 2;
+
+/// What the next segment is made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purpose {
+    pub(crate) beginning: Beginning,
+    /// Number and salt of the segment it continues.
+    pub(crate) continues: (u64, Salt),
+    pub(crate) last_good: LastGood,
+    pub(crate) length: u64,
+}
+
+pub(crate) struct Maker<D: Disk> {
+    pub(crate) disk: Arc<D>,
+    pub(crate) identity: Identity,
+    pub(crate) epoch: u64,
+    /// The newest number and its salt; 0 before the first.
+    pub(crate) newest: (u64, Salt),
+    pub(crate) spares: Vec<(u64, u64)>,
+    pub(crate) next_spare: u64,
+    pub(crate) entropy: Entropy,
+}
+
+impl<D: Disk> Maker<D> {
+    /// A segment in place, its name durable, ready for groups. After an error nothing of it is
+    /// left under a segment's name, unless the directory itself failed.
+    pub(crate) fn make(&mut self, purpose: &Purpose) -> io::Result<Arc<Segment<D::File>>> {
+        let (spare, file) = self.take_file(purpose.length)?;
+        let header = SegmentHeader {
+            identity: self.identity,
+            key: 0,
+            epoch: self.epoch,
+            number: self.newest.0 + 1,
+            length: purpose.length,
+            salt: (self.entropy)(),
+            continues_salt: purpose.continues.1,
+            continues: purpose.continues.0,
+            beginning: purpose.beginning,
+            last_good: purpose.last_good,
+        };
+        if let Err(error) = self.place(&spare, &file, &header) {
+            // The file is poisoned: it is not used again, whatever happens to its name.
+            let _ = self.disk.remove(&spare);
+            return Err(error);
+        }
+        self.newest = (header.number, header.salt);
+        Ok(Arc::new(Segment::new(header, file)))
+    }
+
+    fn place(&self, spare: &str, file: &D::File, header: &SegmentHeader) -> io::Result<()> {
+        let mut block = IoBuffer::with_blocks(1);
+        header.encode(&mut block);
+        file.write_at(&block, 0)?;
+        file.sync()?;
+        self.disk.rename(spare, &segment_name(header.number))?;
+        self.disk.sync_dir()
+    }
+
+    fn take_file(&mut self, length: u64) -> io::Result<(String, D::File)> {
+        if let Some(at) = self.spares.iter().position(|(_, len)| *len == length) {
+            let name = spare_name(self.spares.swap_remove(at).0);
+            let file = self.disk.open(&name)?;
+            return Ok((name, file));
+        }
+        // Spares of another length only take space from the file to be made.
+        while let Some((number, _)) = self.spares.pop() {
+            self.disk.remove(&spare_name(number))?;
+        }
+        let name = spare_name(self.next_spare);
+        self.next_spare += 1;
+        match self.disk.create(&name, length) {
+            Ok(file) => Ok((name, file)),
+            Err(error) => {
+                let _ = self.disk.remove(&name);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes back the file of a segment that nothing needs any more. Its old groups cannot pass
+    /// for new ones: the next use has another salt.
+    pub(crate) fn recycle(&mut self, number: u64, length: u64) -> io::Result<()> {
+        let name = segment_name(number);
+        if self.spares.len() >= SPARES_MAX {
+            return self.disk.remove(&name);
+        }
+        let spare = self.next_spare;
+        self.next_spare += 1;
+        self.disk.rename(&name, &spare_name(spare))?;
+        // Before a new header: the old name must not come back with it after a power cut.
+        self.disk.sync_dir()?;
+        self.spares.push((spare, length));
+        Ok(())
+    }
+}
+
+/// Writes the index and the copy of the header behind the groups of a full segment.
+pub(crate) fn close<F: DiskFile>(
+    segment: &Segment<F>,
+    entries: &[index::Entry],
+    last: LastGood,
+) -> io::Result<()> {
+    let index_len = index::len(entries.len());
+    let mut bytes = IoBuffer::with_capacity(index_len + BLOCK);
+    bytes.resize(index_len + BLOCK);
+    let (index_bytes, block) = bytes.split_at_mut(index_len);
+    index::encode(entries, index_bytes);
+    let closing = crate::format::segment::Closing {
+        first_lsn: entries[0].first_lsn,
+        end: last.end,
+        groups: entries.len() as u64,
+        last,
+        index_checksum: crate::format::checksum(index_bytes),
+    };
+    segment.header.encode_closing(&closing, block);
+    let at = segment.header.length - bytes.len() as u64;
+    assert!(last.end <= at, "room for the index was kept");
+    segment.file.write_at(&bytes, at)?;
+    segment.file.sync()?;
+    segment.set_indexed();
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! The log object: passive, led by whoever has something to write.
+//!
+//! Owns: `Log` and its parts. Does not know: what records mean, which threads call it.
+
+mod core;
+mod flight;
+mod helper;
+mod maker;
+mod moving;
+mod open;
+mod options;
+mod pack;
+mod producer;
+mod shared;
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+pub(crate) use self::core::FLIGHTS_MAX;
+use self::core::{Lane, Leader, NOBODY, ProducerShared};
+pub use self::core::{Stall, Wake};
+pub use self::options::{Entropy, Options};
+pub use self::producer::{Producer, Staging};
+pub use self::shared::Drive;
+pub(crate) use self::shared::Shared;
+use crate::chunk::Chunk;
+use crate::disk::Disk;
+use crate::error::{ReadError, TooManyProducers};
+use crate::format::meta::Facts;
+use crate::lsn::Lsn;
+use crate::reader::Reader;
+
+/// Bits in [`Staging::lanes`].
+const PRODUCERS_MAX: usize = 64;
+
+/// One append-only log in one directory. Clones are the same log.
+pub struct Log<D: Disk> {
+    shared: Arc<Shared<D>>,
+}
+
+/// Whether the log takes and acknowledges records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It does.
+    Running,
+    /// The next segment cannot be made until there is space; what is in place goes on.
+    NoSpace,
+    /// It never acknowledges anything any more, for this reason.
+    ReadOnly(String),
+}
+
+impl<D: Disk> Log<D> {
+    /// The end of the log for one lane. `wake` is called when the lane should look; `notify`
+    /// becomes readable when a write that this producer led has come back.
+    pub fn producer(
+        &self,
+        wake: Arc<dyn Wake>,
+        notify: Option<Arc<OwnedFd>>,
+    ) -> Result<Producer<D>, TooManyProducers> {
+        let limits = self.shared.limits;
+        let mine = Arc::new(ProducerShared {
+            appended: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            wanted: AtomicU64::new(NOBODY),
+            starved: AtomicBool::new(false),
+            wake,
+        });
+        let (ring, taken) = rtrb::RingBuffer::new(limits.ring_chunks);
+        // As many chunks as can be on their way, so that none is freed and made again.
+        let (back, recycled) = rtrb::RingBuffer::<Chunk>::new(2 * limits.ring_chunks);
+        let shared = Arc::clone(&mine);
+        let lane = Lane { ring: taken, back, tail: None, shared, open: None };
+        let index = self.shared.with_core(|core| {
+            if core.lanes.len() == PRODUCERS_MAX {
+                return Err(TooManyProducers);
+            }
+            core.lanes.push(lane);
+            u16::try_from(core.lanes.len() - 1).map_err(|_| TooManyProducers)
+        })?;
+        let mut producers = self.shared.producers.lock().unwrap_or_else(PoisonError::into_inner);
+        producers.push(Arc::clone(&mine));
+        drop(producers);
+        Ok(Producer {
+            log: Arc::clone(&self.shared),
+            mine,
+            index,
+            notify,
+            ring,
+            back: recycled,
+            current: Chunk::new(index),
+            backlog: std::collections::VecDeque::new(),
+            handed: 0,
+            lazy_handed: 0,
+            lazy_since: None,
+        })
+    }
+
+    /// All records up to this LSN survive the loss of power.
+    pub fn durable(&self) -> Lsn {
+        self.shared.durable()
+    }
+
+    /// The newest record that has an LSN.
+    pub fn appended(&self) -> Lsn {
+        self.shared.appended()
+    }
+
+    /// Whether it takes records.
+    pub fn status(&self) -> Status {
+        match self.shared.poison_reason() {
+            Some(reason) => Status::ReadOnly(reason.to_owned()),
+            None if self.shared.has_no_space() => Status::NoSpace,
+            None => Status::Running,
+        }
+    }
+
+    /// Leads for nobody, if leadership is free: the second driver of the same object, on a
+    /// thread of its own, and the last one when lanes have ended. `notify` as in
+    /// [`producer`](Self::producer).
+    pub fn drive(&self, now_ms: u64, notify: Option<&Arc<OwnedFd>>) -> Drive {
+        self.shared.lead(Leader { producer: None, notify }, now_ms, true)
+    }
+
+    /// All that was handed over is durable, or never will be.
+    pub fn is_settled(&self) -> bool {
+        self.shared.is_read_only() || self.shared.with_core(|core| core.is_settled())
+    }
+
+    /// Makes segments, closes and recycles them, and marks an idle log, as far as that is due;
+    /// blocks as long as the disk does. `now_ms` is any clock that does not go back. True if
+    /// there was something to do.
+    pub fn helper_step(&self, now_ms: u64) -> bool {
+        self.shared.helper().step(&self.shared, now_ms)
+    }
+
+    /// Runs [`helper_step`](Self::helper_step) on a thread until the handle is dropped. A log has
+    /// one such thread at most.
+    pub fn spawn_helper(&self) -> io::Result<HelperThread> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (log, stopped) = (self.clone(), Arc::clone(&stop));
+        let thread = thread::Builder::new().name("zzq-wal".to_owned()).spawn(move || {
+            let began = Instant::now();
+            while !stopped.load(Ordering::Acquire) {
+                let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                if !log.helper_step(now) {
+                    thread::park_timeout(HELPER_TICK);
+                }
+            }
+        })?;
+        self.shared.set_helper_thread(thread.thread().clone());
+        self.shared.wake_helper();
+        Ok(HelperThread { stop, thread: Some(thread) })
+    }
+
+    /// States in `meta` that all which is durable now was: a clean stop ends with this, so that
+    /// a later loss of the last records cannot pass for a torn write.
+    pub fn mark_durable(&self) -> io::Result<()> {
+        self.shared.helper().mark(&self.shared)
+    }
+
+    /// The node-local facts.
+    pub fn facts(&self) -> Arc<Facts> {
+        Arc::clone(self.shared.helper().meta.facts())
+    }
+
+    /// Changes node-local facts durably (vote and term, snapshot mark, cold files). The log's
+    /// own facts are not to be touched. It blocks; after an error the log is read-only.
+    pub fn update_facts(&self, change: impl FnOnce(&mut Facts)) -> io::Result<()> {
+        let updated = self.shared.helper().meta.update(change);
+        if let Err(error) = &updated {
+            self.shared.poison(format!("meta cannot be written: {error}"));
+        }
+        updated
+    }
+
+    /// Reads records from `from` on, from disk, up to what is durable at each call. For threads
+    /// that may block.
+    pub fn reader(&self, from: Lsn) -> Result<Reader<D>, ReadError> {
+        Reader::new(Arc::clone(&self.shared), from)
+    }
+
+    /// The first LSN that is still kept, if there is any record.
+    pub fn first_kept(&self) -> Option<Lsn> {
+        self.shared.table.lock().iter().find_map(|segment| segment.first_lsn())
+    }
+
+    /// Segments with nothing from `below` on are not needed any more: the helper recycles them
+    /// once nobody reads them. It never goes back.
+    pub fn trim(&self, below: Lsn) {
+        self.shared.trim_below.fetch_max(below.get(), Ordering::AcqRel);
+        self.shared.wake_helper();
+    }
+}
+
+const HELPER_TICK: Duration = Duration::from_millis(50);
+
+impl<D: Disk> Clone for Log<D> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<D: Disk> fmt::Debug for Log<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Log")
+            .field("appended", &self.appended())
+            .field("durable", &self.durable())
+            .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The helper's thread; dropping it stops the thread after its current step.
+#[derive(Debug)]
+pub struct HelperThread {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for HelperThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic there has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Opening: recovery, then a new segment, so that nothing found is ever written over.
+//!
+//! Owns: the order of steps that makes what was found durable before anybody is served.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::OpenError;
+use crate::format::meta::Facts;
+use crate::format::segment::{Beginning, GROUPS_AT, Identity};
+use crate::io::IoBuffer;
+use crate::log::Log;
+use crate::log::core::{Active, Core, FLIGHTS_MAX, Limits, Mode};
+use crate::log::helper::{Helper, RING};
+use crate::log::maker::{Maker, Purpose};
+use crate::log::options::Options;
+use crate::log::shared::Shared;
+use crate::lsn::Lsn;
+use crate::meta::Meta;
+use crate::recover::{Recovered, Recovery, Visit, recover};
+use crate::segment::{Segment, SegmentTable, segment_name, spare_name};
+
+impl<D: Disk> Log<D> {
+    /// Opens the log in the directory of `disk`, or makes one. `visit` sees every record from
+    /// `options.visit_from` on, in LSN order. What was found is durable when this returns.
+    ///
+    /// The log does nothing by itself: see [`spawn_helper`](Self::spawn_helper).
+    pub fn open(
+        disk: D,
+        mut options: Options,
+        now_ms: u64,
+        visit: &mut Visit<'_>,
+    ) -> Result<(Self, Recovery), OpenError> {
+        options.check().map_err(OpenError::Options)?;
+        let disk = Arc::new(disk);
+        let recovered = recover(&disk, &options, visit)?;
+        let Recovered { mut files, mut recovery, last, segments } = recovered;
+        let mut meta = match files.meta.take() {
+            Some(meta) => meta,
+            None => create_meta(&*disk, &mut options)?,
+        };
+        let identity = meta.facts().identity;
+        if (identity.cluster, identity.node) != (options.identity.cluster, options.identity.node) {
+            return Err(OpenError::Options("the log belongs to another node or cluster"));
+        }
+        sync_all(&*disk, &segments)?;
+
+        recovery.epoch = recovery.epoch.max(meta.facts().epoch) + 1;
+        let limits = limits(&options);
+        let spares = keep_spares(&*disk, &files.spares)?;
+        let mut maker = Maker {
+            disk: Arc::clone(&disk),
+            identity,
+            epoch: recovery.epoch,
+            newest: files.newest,
+            next_spare: files.spares.iter().map(|(number, _)| number + 1).max().unwrap_or(1),
+            spares,
+            entropy: options.entropy,
+        };
+        let continued = segments.last().filter(|kept| kept.header.number == last.segment);
+        let salt = continued.map_or_else(Default::default, |kept| kept.header.salt);
+        let first_size = limits.segment_size.min(FIRST_SEGMENT);
+        let purpose = Purpose {
+            beginning: Beginning::Break,
+            continues: (last.segment, salt),
+            last_good: last,
+            length: continued.map_or(first_size, |kept| {
+                (kept.end() - GROUPS_AT).next_power_of_two().clamp(first_size, limits.segment_size)
+            }),
+        };
+        let made = maker.make(&purpose).map_err(OpenError::disk("making a segment"))?;
+
+        let first = segments.first().map_or(made.header.number, |kept| kept.header.number);
+        meta.update(|facts| {
+            facts.epoch = recovery.epoch;
+            facts.durable = facts.durable.max(last.lsn);
+            facts.durable_group = facts.durable_group.max(last.group);
+            facts.set_segments(first, made.header.number);
+        })
+        .map_err(OpenError::disk("writing meta"))?;
+        let needed = |number: u64| segments.iter().any(|kept| kept.header.number == number);
+        let empty = files.live.iter().map(|found| (found.header.number, found.header.length));
+        for (number, length) in files.unneeded.iter().copied().chain(empty) {
+            if !needed(number) {
+                let name = segment_name(number);
+                maker
+                    .recycle(number, length)
+                    .map_err(OpenError::disk(format!("recycling {name}")))?;
+            }
+        }
+        Ok((assemble(disk, limits, now_ms, Parts { maker, meta, made, segments }), recovery))
+    }
+}
+
+const FIRST_SEGMENT: u64 = 1024 * 1024;
+
+struct Parts<D: Disk> {
+    maker: Maker<D>,
+    meta: Meta<D>,
+    made: Arc<Segment<D::File>>,
+    segments: Vec<Arc<Segment<D::File>>>,
+}
+
+fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>) -> Log<D> {
+    let last = parts.made.header.last_good;
+    let (task_ring, tasks) = rtrb::RingBuffer::new(RING);
+    let (replies, reply_ring) = rtrb::RingBuffer::new(RING);
+    let mut table = VecDeque::from(parts.segments);
+    table.push_back(Arc::clone(&parts.made));
+    let core = Core {
+        limits,
+        lanes: Vec::new(),
+        turn: 0,
+        now_ms: now_ms.max(last.time_ms),
+        mode: Mode::Running,
+        active: Active::new(parts.made),
+        next: None,
+        next_asked: false,
+        ask_at_ms: 0,
+        full: VecDeque::new(),
+        flights: VecDeque::with_capacity(FLIGHTS_MAX),
+        completions: Vec::new(),
+        next_token: 1,
+        appended: last,
+        durable: last,
+        buffers: Vec::<IoBuffer>::new(),
+        recent: VecDeque::new(),
+        recent_bytes: 0,
+        free_groups: Vec::new(),
+        free_marks: Vec::new(),
+        tasks: VecDeque::new(),
+        task_ring,
+        reply_ring,
+    };
+    let helper = Helper {
+        maker: parts.maker,
+        meta: parts.meta,
+        tasks,
+        replies,
+        dying: Vec::new(),
+        seen: (Lsn::ZERO, 0),
+    };
+    let shared = Shared::new(disk, core, helper, Arc::new(SegmentTable::new(table)));
+    Log { shared: Arc::new(shared) }
+}
+
+fn limits(options: &Options) -> Limits {
+    Limits {
+        term: options.term,
+        segment_size: options.segment_size,
+        group_size: options.group_size,
+        chunk_size: options.chunk_size,
+        part_size: options.part_size,
+        ring_chunks: options.ring_chunks,
+        tail_groups: options.tail_groups,
+        tail_bytes: options.tail_bytes,
+        lazy_ms: options.lazy_ms,
+        lazy_bytes: options.lazy_bytes,
+    }
+}
+
+fn create_meta<D: Disk>(disk: &D, options: &mut Options) -> Result<Meta<D>, OpenError> {
+    let identity = Identity { log: (options.entropy)(), ..options.identity };
+    let facts = Facts { identity, ..Facts::default() };
+    Meta::create(disk, facts).map_err(OpenError::disk("making meta"))
+}
+
+/// Bytes may have been written and read back without ever having been durable.
+fn sync_all<D: Disk>(disk: &D, segments: &[Arc<Segment<D::File>>]) -> Result<(), OpenError> {
+    for segment in segments {
+        segment.file.sync().map_err(OpenError::disk(format!("syncing {}", segment.name())))?;
+    }
+    disk.sync_dir().map_err(OpenError::disk("syncing the directory"))
+}
+
+/// Two spare files stay, the others are removed.
+fn keep_spares<D: Disk>(disk: &D, found: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, OpenError> {
+    let (kept, surplus) = found.split_at(found.len().min(2));
+    for (number, _) in surplus {
+        let name = spare_name(*number);
+        disk.remove(&name).map_err(OpenError::disk(format!("removing {name}")))?;
+    }
+    Ok(kept.to_vec())
+}

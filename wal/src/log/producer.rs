@@ -1,0 +1,270 @@
+//! A producer: the end of the log that one lane owns.
+//!
+//! Owns: staging in place, the hand-over of chunks, the lane's counts.
+//! Does not know: how groups are packed and written.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use crate::chunk::Chunk;
+use crate::disk::Disk;
+use crate::error::StageError;
+use crate::format::record::{BODY_MAX, Flags, HEADER_LEN};
+use crate::log::core::{Leader, NOBODY, ProducerShared};
+use crate::log::shared::{Drive, Shared};
+use crate::lsn::Handed;
+use crate::tail::TailCursor;
+
+/// How a record is staged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Staging {
+    /// What the body is, in the caller's words.
+    pub kind: u8,
+    /// Somebody waits: the record starts a write. Otherwise it rides with the next, or goes
+    /// when enough time has passed or enough has gathered.
+    pub waits: bool,
+    /// The lanes that it concerns, bit n for the lane of producer n: their cursors are woken.
+    pub lanes: u64,
+    /// It may use the quarter of the ring that is kept for what must not be refused.
+    pub reserved: bool,
+}
+
+/// One lane's way into the log: a single owner stages, drives, and learns what is durable.
+///
+/// Call [`drive`](Self::drive) at the end of a turn in which something was staged, the tail was
+/// read, the waker was called, the notify fd was readable, or the time of the last
+/// [`Drive::again_at`] has come.
+pub struct Producer<D: Disk> {
+    pub(crate) log: Arc<Shared<D>>,
+    pub(crate) mine: Arc<ProducerShared>,
+    pub(crate) index: u16,
+    pub(crate) notify: Option<Arc<OwnedFd>>,
+    pub(crate) ring: rtrb::Producer<Chunk>,
+    pub(crate) back: rtrb::Consumer<Chunk>,
+    pub(crate) current: Chunk,
+    /// Parts of one big record that the ring has no room for yet.
+    pub(crate) backlog: VecDeque<Chunk>,
+    pub(crate) handed: u64,
+    /// The count of the newest record that nobody waits for, and since when there are such.
+    pub(crate) lazy_handed: u64,
+    pub(crate) lazy_since: Option<u64>,
+}
+
+impl<D: Disk> Producer<D> {
+    /// Its number, which is its lane's bit in [`Staging::lanes`].
+    pub fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Encodes a record into the lane's chunk: `encode` only appends. The record's checksum is
+    /// made here; it is handed over at the end of the turn.
+    pub fn stage(
+        &mut self,
+        staging: &Staging,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Handed, StageError> {
+        if self.log.is_read_only() {
+            return Err(StageError::ReadOnly);
+        }
+        if !self.has_room(staging.reserved) {
+            return Err(StageError::Full);
+        }
+        if self.current.bytes.len() >= self.log.limits.chunk_size {
+            self.hand_over_current();
+        }
+        if self.current.is_empty() {
+            self.current.handed_before = self.handed;
+        }
+        let start = self.current.encode(encode);
+        let body = self.current.bytes.len() - start - HEADER_LEN;
+        if body > BODY_MAX {
+            self.current.bytes.truncate(start);
+            return Err(StageError::TooLong(body));
+        }
+        let flags = if staging.waits { Flags::WAITS } else { Flags::default() };
+        if body <= self.log.limits.part_size {
+            self.current.finish(start, staging.kind, flags, staging.lanes);
+        } else {
+            let whole = self.current.bytes.split_off(start + HEADER_LEN);
+            self.current.bytes.truncate(start);
+            self.stage_parts(staging, flags, whole);
+        }
+        self.handed += 1;
+        if !staging.waits {
+            self.lazy_handed = self.handed;
+        }
+        Ok(Handed::new(self.handed))
+    }
+
+    fn stage_parts(&mut self, staging: &Staging, flags: Flags, whole: Vec<u8>) {
+        self.hand_over_current();
+        let count = whole.len().div_ceil(self.log.limits.part_size);
+        for (nth, body) in whole.chunks(self.log.limits.part_size).enumerate() {
+            let mut flags = flags;
+            if nth > 0 {
+                flags = flags.with(Flags::CONTINUES);
+            }
+            if nth + 1 < count {
+                flags = flags.with(Flags::MORE);
+            }
+            self.current.handed_before = self.handed;
+            self.current.hold_part(staging.kind, flags, staging.lanes, body);
+            if nth + 1 < count {
+                self.hand_over_current();
+            }
+        }
+        self.current.whole = whole;
+        self.hand_over_current();
+    }
+
+    /// Whether [`stage`](Self::stage) would take a record now. If not, the waker is called when
+    /// it is worth another try.
+    pub fn has_room(&mut self, reserved: bool) -> bool {
+        if self.sees_room(reserved) {
+            return true;
+        }
+        // Pairs with the fence of the leader between taking chunks and looking for who starves.
+        self.mine.starved.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.flush_backlog();
+        let room = self.sees_room(reserved);
+        if room {
+            self.mine.starved.store(false, Ordering::SeqCst);
+        }
+        room
+    }
+
+    fn sees_room(&self, reserved: bool) -> bool {
+        let kept = if reserved { 0 } else { self.log.limits.ring_chunks / 4 };
+        self.backlog.is_empty() && self.ring.slots() > kept
+    }
+
+    /// Hands over what is staged. Records that nobody waits for stay in the lane while earlier
+    /// chunks are still waiting, so that they do not fill the ring with crumbs.
+    pub fn flush(&mut self, now_ms: u64) {
+        self.note_time(now_ms);
+        self.flush_backlog();
+        if self.current.is_empty() {
+            return;
+        }
+        let empty = self.ring.slots() == self.log.limits.ring_chunks;
+        let overdue = self.current.since_ms + self.log.limits.lazy_ms <= now_ms;
+        if self.current.waits || empty || overdue {
+            self.hand_over_current();
+        }
+    }
+
+    fn note_time(&mut self, now_ms: u64) {
+        if self.lazy_handed <= self.appended().get() {
+            self.lazy_since = None;
+        } else if self.lazy_since.is_none() {
+            self.lazy_since = Some(now_ms);
+        }
+        if !self.current.is_empty() && self.current.since_ms == 0 {
+            self.current.since_ms = now_ms.max(1);
+        }
+    }
+
+    fn flush_backlog(&mut self) {
+        while !self.ring.is_full()
+            && let Some(chunk) = self.backlog.pop_front()
+        {
+            let pushed = self.ring.push(chunk);
+            assert!(pushed.is_ok(), "the ring had room");
+        }
+    }
+
+    /// The current chunk goes to the ring, or behind what waits for the ring.
+    fn hand_over_current(&mut self) {
+        if self.current.is_empty() {
+            return;
+        }
+        let index = self.index;
+        let fresh = self.back.pop().unwrap_or_else(|_| Chunk::new(index));
+        assert!(fresh.is_empty(), "a chunk comes back cleared");
+        let chunk = std::mem::replace(&mut self.current, fresh);
+        self.backlog.push_back(chunk);
+        self.flush_backlog();
+        if !self.backlog.is_empty() {
+            // Somebody has to call again when there is room.
+            self.mine.starved.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            self.flush_backlog();
+        }
+    }
+
+    /// Hands over what is staged and leads if leadership is free.
+    pub fn drive(&mut self, now_ms: u64) -> Drive {
+        self.flush(now_ms);
+        let mut drive = self.log.lead(self.leader(), now_ms, true);
+        self.note_time(now_ms);
+        if let Some(since) = self.lazy_since
+            && !self.log.is_read_only()
+        {
+            let at = (since + self.log.limits.lazy_ms).max(now_ms + 1);
+            drive.again_at = Some(drive.again_at.map_or(at, |other| other.min(at)));
+        }
+        drive
+    }
+
+    /// Takes completions if leadership is free, without starting a write: so that a lane can
+    /// send what has become durable before it spends time on the next write. The lane still
+    /// calls [`drive`](Self::drive) in the same turn.
+    pub fn reap(&mut self, now_ms: u64) {
+        self.log.lead(self.leader(), now_ms, false);
+    }
+
+    fn leader(&self) -> Leader<'_> {
+        Leader { producer: Some(usize::from(self.index)), notify: self.notify.as_ref() }
+    }
+
+    /// How many of its records have been staged.
+    pub fn handed(&self) -> Handed {
+        Handed::new(self.handed)
+    }
+
+    /// How many of its records have an LSN.
+    pub fn appended(&self) -> Handed {
+        Handed::new(self.mine.appended.load(Ordering::Acquire))
+    }
+
+    /// How many of its records are durable: all up to this count.
+    pub fn durable(&self) -> Handed {
+        Handed::new(self.mine.durable.load(Ordering::Acquire))
+    }
+
+    /// Asks for one wake-up when `handed` is durable. True if it is already, and then nobody is
+    /// woken. A later call replaces an earlier one.
+    pub fn wants(&self, handed: Handed) -> bool {
+        self.mine.wanted.store(handed.get(), Ordering::SeqCst);
+        // Pairs with the fence of the leader between publishing and looking for who waits.
+        fence(Ordering::SeqCst);
+        if self.durable() < handed {
+            return false;
+        }
+        self.mine.wanted.store(NOBODY, Ordering::SeqCst);
+        true
+    }
+
+    /// A cursor that sees every group appended from now on. It replaces an earlier one.
+    pub fn tail(&self) -> TailCursor {
+        let (producer, consumer) = rtrb::RingBuffer::new(self.log.limits.tail_groups);
+        let index = usize::from(self.index);
+        self.log.with_core(|core| core.lanes[index].tail = Some(producer));
+        TailCursor { ring: consumer }
+    }
+}
+
+impl<D: Disk> fmt::Debug for Producer<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Producer")
+            .field("index", &self.index)
+            .field("handed", &self.handed)
+            .field("durable", &self.durable())
+            .finish_non_exhaustive()
+    }
+}

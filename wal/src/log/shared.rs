@@ -1,0 +1,197 @@
+//! What all parts of one log share: atomics that lanes read, and the locks that they only try.
+//!
+//! Owns: the leadership protocol. Does not know: what a leader does.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread::Thread;
+
+use crate::disk::Disk;
+use crate::format::segment::LastGood;
+use crate::log::core::{Core, Leader, Limits, ProducerShared, Stall, Step};
+use crate::log::helper::Helper;
+use crate::lsn::Lsn;
+use crate::segment::SegmentTable;
+
+/// What one call to lead found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drive {
+    /// This call led. If not, somebody else does, and sees what was staged before the call.
+    pub led: bool,
+    /// Call again at this log time at the latest, in ms.
+    pub again_at: Option<u64>,
+    /// Why something that is due was not packed. It needs no retry: the call that ends the
+    /// cause (reading the tail, the helper) brings the log back, or `again_at` does.
+    pub stall: Option<Stall>,
+}
+
+pub(crate) struct Shared<D: Disk> {
+    pub(crate) disk: Arc<D>,
+    pub(crate) limits: Limits,
+    core: Mutex<Core<D>>,
+    pub(crate) helper: Mutex<Helper<D>>,
+    pub(crate) table: Arc<SegmentTable<D::File>>,
+    /// Something may be there for a leader to do.
+    work: AtomicBool,
+    appended: AtomicU64,
+    durable: AtomicU64,
+    durable_group: AtomicU64,
+    pub(crate) trim_below: AtomicU64,
+    no_space: AtomicBool,
+    poison: OnceLock<String>,
+    pub(crate) producers: Mutex<Vec<Arc<ProducerShared>>>,
+    helper_thread: OnceLock<Thread>,
+}
+
+impl<D: Disk> Shared<D> {
+    pub(crate) fn new(
+        disk: Arc<D>,
+        core: Core<D>,
+        helper: Helper<D>,
+        table: Arc<SegmentTable<D::File>>,
+    ) -> Self {
+        let last = core.durable;
+        Self {
+            disk,
+            limits: core.limits,
+            core: Mutex::new(core),
+            helper: Mutex::new(helper),
+            table,
+            work: AtomicBool::new(false),
+            appended: AtomicU64::new(last.lsn.get()),
+            durable: AtomicU64::new(last.lsn.get()),
+            durable_group: AtomicU64::new(last.group),
+            trim_below: AtomicU64::new(0),
+            no_space: AtomicBool::new(false),
+            poison: OnceLock::new(),
+            producers: Mutex::new(Vec::new()),
+            helper_thread: OnceLock::new(),
+        }
+    }
+
+    /// Leads if leadership is free. With `may_pack` nothing staged before the call is forgotten:
+    ///
+    /// A lane pushes its chunk, sets `work`, and only then tries the lock. If it fails, somebody
+    /// held the lock after `work` was set, and looks at `work` after letting go (the two fences
+    /// order "set work, see the lock taken" against "release the lock, read work": one of the
+    /// two must see the other). Whoever clears `work` does so by a swap under the lock and looks
+    /// at the rings after it, so it sees the chunk of whoever set it.
+    pub(crate) fn lead(&self, leader: Leader<'_>, now_ms: u64, may_pack: bool) -> Drive {
+        let mut drive = Drive::default();
+        let mut may_pack = may_pack;
+        if may_pack {
+            self.work.store(true, Ordering::SeqCst);
+        }
+        for _ in 0..ROUNDS_MAX {
+            fence(Ordering::SeqCst);
+            let Some(mut core) = self.try_core() else { return drive };
+            if may_pack {
+                self.work.swap(false, Ordering::SeqCst);
+            }
+            let Step { again_at, stall } = core.step(self, leader, now_ms, may_pack);
+            drop(core);
+            drive = Drive { led: true, again_at, stall };
+            fence(Ordering::SeqCst);
+            if !self.work.load(Ordering::SeqCst) {
+                return drive;
+            }
+            may_pack = true;
+        }
+        // Others kept calling all the time. Their work is not lost: it is looked at again soon.
+        drive.again_at = Some(now_ms + 1);
+        drive
+    }
+
+    fn try_core(&self) -> Option<MutexGuard<'_, Core<D>>> {
+        match self.core.try_lock() {
+            Ok(core) => Some(core),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => {
+                self.poison("an invariant of the log was broken".to_owned());
+                None
+            }
+        }
+    }
+
+    /// Leadership for set-up and for questions, not on the message path: it waits. A lane that
+    /// found it taken meanwhile is called back.
+    pub(crate) fn with_core<R>(&self, ask: impl FnOnce(&mut Core<D>) -> R) -> R {
+        let answer = ask(&mut self.core.lock().unwrap_or_else(PoisonError::into_inner));
+        fence(Ordering::SeqCst);
+        if self.work.load(Ordering::SeqCst) {
+            self.wake_all();
+        }
+        answer
+    }
+
+    pub(crate) fn publish_appended(&self, lsn: Lsn) {
+        self.appended.store(lsn.get(), Ordering::Release);
+    }
+
+    pub(crate) fn publish_durable(&self, last: &LastGood) {
+        assert!(!self.is_read_only(), "a poisoned log acknowledges nothing");
+        self.durable_group.store(last.group, Ordering::Release);
+        let before = self.durable.swap(last.lsn.get(), Ordering::SeqCst);
+        assert!(before <= last.lsn.get(), "durable never goes back");
+        assert!(last.lsn <= self.appended(), "durable is appended");
+    }
+
+    pub(crate) fn appended(&self) -> Lsn {
+        Lsn::new(self.appended.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn::new(self.durable.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn durable_group(&self) -> u64 {
+        self.durable_group.load(Ordering::Acquire)
+    }
+
+    /// Nothing is acknowledged from now on. Everybody is woken to see it.
+    pub(crate) fn poison(&self, reason: String) {
+        if self.poison.set(reason).is_ok() {
+            self.wake_all();
+        }
+    }
+
+    pub(crate) fn poison_reason(&self) -> Option<&str> {
+        self.poison.get().map(String::as_str)
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.poison.get().is_some()
+    }
+
+    pub(crate) fn set_no_space(&self, no_space: bool) {
+        self.no_space.store(no_space, Ordering::Release);
+    }
+
+    pub(crate) fn has_no_space(&self) -> bool {
+        self.no_space.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn wake_all(&self) {
+        let producers = self.producers.lock().unwrap_or_else(PoisonError::into_inner);
+        for producer in &*producers {
+            producer.wake.wake();
+        }
+    }
+
+    pub(crate) fn helper(&self) -> MutexGuard<'_, Helper<D>> {
+        self.helper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_helper_thread(&self, thread: Thread) {
+        let set = self.helper_thread.set(thread);
+        assert!(set.is_ok(), "a log has one helper thread");
+    }
+
+    pub(crate) fn wake_helper(&self) {
+        if let Some(thread) = self.helper_thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+const ROUNDS_MAX: usize = 16;

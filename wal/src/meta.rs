@@ -1,0 +1,147 @@
+//! `meta`, the file of node-local facts.
+//!
+//! Owns: when and how its two pages are written: one after the other, each synced, so that one
+//! of them is whole at any moment. Does not know: who needs which fact.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::disk::{BLOCK, Disk, DiskFile};
+use crate::error::{Damage, OpenError};
+use crate::format::Fault;
+use crate::format::meta::Facts;
+use crate::io::IoBuffer;
+use crate::lsn::Lsn;
+use crate::segment::{META_NAME, META_NEW_NAME};
+
+const PAGES: usize = 2;
+
+/// The open file and what it says.
+pub(crate) struct Meta<D: Disk> {
+    file: D::File,
+    facts: Arc<Facts>,
+    /// A write failed: the file is not to be trusted with another one.
+    poisoned: bool,
+}
+
+impl<D: Disk> Meta<D> {
+    /// Makes the file of a new log.
+    pub(crate) fn create(disk: &D, facts: Facts) -> io::Result<Self> {
+        match disk.remove(META_NEW_NAME) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = disk.create(META_NEW_NAME, (PAGES * BLOCK) as u64)?;
+        let mut meta = Self { file, facts: Arc::new(Facts::default()), poisoned: false };
+        meta.update(|current| *current = facts)?;
+        disk.rename(META_NEW_NAME, META_NAME)?;
+        disk.sync_dir()?;
+        Ok(meta)
+    }
+
+    /// Reads the newer good page, and makes both say the same again.
+    pub(crate) fn open(disk: &D) -> Result<Self, OpenError> {
+        let failed = || OpenError::disk(format!("reading {META_NAME}"));
+        let file = disk.open(META_NAME).map_err(failed())?;
+        let facts = newest(&read_pages(&file).map_err(failed())?)?;
+        let mut meta = Self { file, facts: Arc::new(facts), poisoned: false };
+        meta.update(|_| ()).map_err(OpenError::disk(format!("writing {META_NAME}")))?;
+        Ok(meta)
+    }
+
+    pub(crate) fn facts(&self) -> &Arc<Facts> {
+        &self.facts
+    }
+
+    /// Changes facts durably. After an error what is on disk is either, and no change is
+    /// accepted any more.
+    pub(crate) fn update(&mut self, change: impl FnOnce(&mut Facts)) -> io::Result<()> {
+        if self.poisoned {
+            return Err(io::Error::other("an earlier write of meta failed"));
+        }
+        let mut facts = Facts::clone(&self.facts);
+        change(&mut facts);
+        facts.sequence = self.facts.sequence + 1;
+        assert!(facts.durable >= self.facts.durable, "what was durable stays so");
+        self.poisoned = true;
+        let mut page = IoBuffer::with_blocks(1);
+        facts.encode(&mut page);
+        for number in 0..PAGES {
+            self.file.write_at(&page, (number * BLOCK) as u64)?;
+            self.file.sync()?;
+        }
+        self.poisoned = false;
+        self.facts = Arc::new(facts);
+        Ok(())
+    }
+}
+
+/// The facts in `meta`, without changing anything: for tools.
+pub fn read_facts<D: Disk>(disk: &D) -> Result<Facts, OpenError> {
+    let failed = || OpenError::disk(format!("reading {META_NAME}"));
+    let file = disk.open(META_NAME).map_err(failed())?;
+    newest(&read_pages(&file).map_err(failed())?)
+}
+
+fn read_pages<F: DiskFile>(file: &F) -> io::Result<[Result<Facts, Fault>; PAGES]> {
+    let mut buffer = IoBuffer::with_blocks(PAGES);
+    let read = file.read_at(&mut buffer, 0)?;
+    buffer[read..].fill(0);
+    let (pages, _) = buffer.as_chunks::<BLOCK>();
+    Ok([Facts::decode(&pages[0]), Facts::decode(&pages[1])])
+}
+
+fn newest(pages: &[Result<Facts, Fault>; PAGES]) -> Result<Facts, OpenError> {
+    for page in pages {
+        if let Err(fault @ Fault::Version { .. }) = page {
+            return Err(OpenError::Version { file: META_NAME.to_owned(), fault: *fault });
+        }
+    }
+    let newest = pages.iter().flatten().max_by_key(|facts| facts.sequence);
+    newest.cloned().ok_or_else(|| {
+        OpenError::Damage(Damage {
+            file: META_NAME.to_owned(),
+            offset: 0,
+            first: Lsn::FIRST,
+            last: Lsn::ZERO,
+            reason: "neither of its two pages is intact".to_owned(),
+            proof: ": it is never without a whole one".to_owned(),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::meta::tests::sample;
+    use crate::sim_disk::SimDisk;
+
+    fn spoil(disk: &SimDisk, page: u64) {
+        let mut bytes = IoBuffer::with_blocks(1);
+        bytes.fill(0xff);
+        disk.open(META_NAME).unwrap().write_at(&bytes, page * BLOCK as u64).unwrap();
+    }
+
+    #[test]
+    fn facts_survive_either_page() {
+        for page in 0..2 {
+            let disk = SimDisk::new();
+            let mut meta = Meta::create(&disk, sample()).unwrap();
+            meta.update(|facts| facts.term = 77).unwrap();
+            spoil(&disk, page);
+            let meta = Meta::open(&disk).unwrap();
+            assert_eq!(meta.facts().term, 77);
+            spoil(&disk, 1 - page);
+            assert_eq!(read_facts(&disk).unwrap().term, 77, "opening mended the spoilt page");
+        }
+    }
+
+    #[test]
+    fn both_pages_spoilt_are_damage() {
+        let disk = SimDisk::new();
+        Meta::create(&disk, sample()).unwrap();
+        spoil(&disk, 0);
+        spoil(&disk, 1);
+        assert!(matches!(Meta::open(&disk), Err(OpenError::Damage(_))));
+    }
+}

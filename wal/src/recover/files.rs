@@ -1,0 +1,217 @@
+//! Which files there are, what their headers say, and which groups those headers make void.
+//!
+//! Owns: the list of segments that still count, with the limit of each.
+//! Does not know: groups.
+
+use std::sync::Arc;
+
+use crate::disk::{BLOCK, Disk, DiskFile};
+use crate::error::{Damage, OpenError};
+use crate::format::Fault;
+use crate::format::meta::Facts;
+use crate::format::segment::{Beginning, SegmentHeader};
+use crate::io::IoBuffer;
+use crate::lsn::Lsn;
+use crate::meta::Meta;
+use crate::segment::{META_NAME, segment_name, segment_number, spare_number};
+
+/// A segment as found.
+#[derive(Debug)]
+pub(crate) struct FoundSegment<F> {
+    pub(crate) header: SegmentHeader,
+    pub(crate) file: F,
+    /// Groups behind this offset are void.
+    pub(crate) limit: u64,
+}
+
+impl<F> FoundSegment<F> {
+    pub(crate) fn name(&self) -> String {
+        segment_name(self.header.number)
+    }
+}
+
+/// All files of the log.
+pub(crate) struct Files<D: Disk> {
+    /// `None`: there is no log yet.
+    pub(crate) meta: Option<Meta<D>>,
+    /// Those that count, by number.
+    pub(crate) live: Vec<FoundSegment<D::File>>,
+    /// Number and length of those made void as a whole, and of those trimmed before.
+    pub(crate) unneeded: Vec<(u64, u64)>,
+    /// Number and length of spare files.
+    pub(crate) spares: Vec<(u64, u64)>,
+    /// The highest number of any segment.
+    pub(crate) newest: (u64, [u8; 16]),
+    /// The highest epoch of any header.
+    pub(crate) epoch: u64,
+}
+
+impl<D: Disk> Files<D> {
+    /// Reads names, `meta` and headers.
+    pub(crate) fn load(disk: &Arc<D>) -> Result<Self, OpenError> {
+        let list = disk.list().map_err(OpenError::disk("listing the directory"))?;
+        let mut numbers = Vec::new();
+        let mut files = Self {
+            meta: None,
+            live: Vec::new(),
+            unneeded: Vec::new(),
+            spares: Vec::new(),
+            newest: (0, [0; 16]),
+            epoch: 0,
+        };
+        let mut has_meta = false;
+        for (name, size) in list {
+            has_meta |= name == META_NAME;
+            numbers.extend(segment_number(&name).map(|number| (number, size)));
+            files.spares.extend(spare_number(&name).map(|number| (number, size)));
+        }
+        numbers.sort_unstable();
+        if !has_meta {
+            return match numbers.first() {
+                None => Ok(files),
+                Some((number, _)) => Err(lost_meta(*number)),
+            };
+        }
+        let meta = Meta::open(&**disk)?;
+        files.read_headers(&**disk, meta.facts(), &numbers)?;
+        files.apply_breaks();
+        files.check_complete(meta.facts())?;
+        files.meta = Some(meta);
+        Ok(files)
+    }
+
+    fn read_headers(
+        &mut self,
+        disk: &D,
+        facts: &Facts,
+        numbers: &[(u64, u64)],
+    ) -> Result<(), OpenError> {
+        let first = facts.segments().map_or(0, |range| range.first);
+        let mut before = Lsn::ZERO;
+        for (number, size) in numbers {
+            if *number < first {
+                // Trimmed: `meta` knows, the name was not yet gone.
+                self.unneeded.push((*number, *size));
+                continue;
+            }
+            let segment = read_segment(disk, *number, facts, before)?;
+            before = segment.header.last_good.lsn;
+            self.newest = (segment.header.number, segment.header.salt);
+            self.epoch = self.epoch.max(segment.header.epoch);
+            self.live.push(segment);
+        }
+        Ok(())
+    }
+
+    /// The void rule: a break makes void all that lies behind the group that it names.
+    fn apply_breaks(&mut self) {
+        let mut live: Vec<FoundSegment<D::File>> = Vec::new();
+        for segment in self.live.drain(..) {
+            if segment.header.beginning == Beginning::Break {
+                let good = segment.header.last_good;
+                while let Some(void) = live.pop_if(|older| older.header.number > good.segment) {
+                    self.unneeded.push((void.header.number, void.header.length));
+                }
+                if let Some(older) = live.last_mut()
+                    && older.header.number == good.segment
+                {
+                    older.limit = older.limit.min(good.end);
+                }
+            }
+            live.push(segment);
+        }
+        self.live = live;
+    }
+
+    /// Each segment continues one that is there, or one that was trimmed.
+    fn check_complete(&self, facts: &Facts) -> Result<(), OpenError> {
+        let range = facts.segments();
+        let mut before: Option<&SegmentHeader> = None;
+        for segment in &self.live {
+            let header = &segment.header;
+            let continues = header.continues;
+            let found = match before {
+                Some(older) => older.number == continues && older.salt == header.continues_salt,
+                None => range.is_none_or(|range| continues < range.first),
+            };
+            if !found {
+                let first = before.map_or(Lsn::FIRST, |older| older.last_good.lsn.next());
+                return Err(missing(continues, first, header.last_good.lsn.max(facts.durable)));
+            }
+            before = Some(header);
+        }
+        match range {
+            Some(range) if range.last > self.newest.0 => {
+                let first = before.map_or(Lsn::FIRST, |older| older.last_good.lsn.next());
+                Err(missing(range.last, first, facts.durable))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn read_segment<D: Disk>(
+    disk: &D,
+    number: u64,
+    facts: &Facts,
+    before: Lsn,
+) -> Result<FoundSegment<D::File>, OpenError> {
+    let name = segment_name(number);
+    let file = disk.open(&name).map_err(OpenError::disk(format!("opening {name}")))?;
+    let header = read_header(&file).map_err(OpenError::disk(format!("reading {name}")))?;
+    let damaged = |reason: String| {
+        OpenError::Damage(Damage {
+            file: name.clone(),
+            offset: 0,
+            first: before.next(),
+            last: facts.durable,
+            reason,
+            proof: ": a segment gets its name only with a durable header".to_owned(),
+        })
+    };
+    let header = match header {
+        Ok(header) => header,
+        Err(fault @ Fault::Version { .. }) => {
+            return Err(OpenError::Version { file: name, fault });
+        }
+        Err(fault) => return Err(damaged(fault.to_string())),
+    };
+    if header.number != number {
+        return Err(damaged(format!("its header is that of segment {}", header.number)));
+    }
+    if header.identity.log != facts.identity.log {
+        return Err(damaged("it belongs to another log".to_owned()));
+    }
+    Ok(FoundSegment { header, file, limit: header.length })
+}
+
+/// The header of a segment's file: the inner error is about its bytes.
+pub(crate) fn read_header<F: DiskFile>(file: &F) -> std::io::Result<Result<SegmentHeader, Fault>> {
+    let mut buffer = IoBuffer::with_blocks(1);
+    let read = file.read_at(&mut buffer, 0)?;
+    buffer[read..].fill(0);
+    let (blocks, _) = buffer.as_chunks::<BLOCK>();
+    Ok(SegmentHeader::decode(&blocks[0]))
+}
+
+fn missing(number: u64, first: Lsn, last: Lsn) -> OpenError {
+    OpenError::Damage(Damage {
+        file: segment_name(number),
+        offset: 0,
+        first,
+        last,
+        reason: "the file is missing".to_owned(),
+        proof: ": other files name it".to_owned(),
+    })
+}
+
+fn lost_meta(number: u64) -> OpenError {
+    OpenError::Damage(Damage {
+        file: META_NAME.to_owned(),
+        offset: 0,
+        first: Lsn::FIRST,
+        last: Lsn::ZERO,
+        reason: "the file is missing".to_owned(),
+        proof: format!(": it is made before any segment, and {} is there", segment_name(number)),
+    })
+}

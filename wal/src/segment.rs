@@ -1,0 +1,184 @@
+//! Segments of a running log: names, what is durable in each, leases.
+//!
+//! Owns: `Segment`, the table that readers and the helper share, file names.
+//! Does not know: who writes a segment, and when it is recycled.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::format::segment::SegmentHeader;
+use crate::lsn::Lsn;
+
+/// Name of the file of node-local facts.
+pub const META_NAME: &str = "meta";
+/// What a file of node-local facts is called until it is complete.
+pub(crate) const META_NEW_NAME: &str = "meta.new";
+
+const SEGMENT_SUFFIX: &str = ".log";
+const SPARE_PREFIX: &str = "spare-";
+
+/// Name of the file of segment `number`.
+pub fn segment_name(number: u64) -> String {
+    format!("{number:020}{SEGMENT_SUFFIX}")
+}
+
+/// The number of a segment by its file's name; `None` for other files.
+pub fn segment_number(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(SEGMENT_SUFFIX)?.parse().ok()?;
+    (segment_name(number) == name).then_some(number)
+}
+
+pub(crate) fn spare_name(number: u64) -> String {
+    format!("{SPARE_PREFIX}{number}")
+}
+
+pub(crate) fn spare_number(name: &str) -> Option<u64> {
+    name.strip_prefix(SPARE_PREFIX)?.parse().ok()
+}
+
+/// A segment that the log writes, or once wrote and still keeps.
+#[derive(Debug)]
+pub(crate) struct Segment<F> {
+    pub(crate) header: SegmentHeader,
+    pub(crate) file: F,
+    first_lsn: AtomicU64,
+    last_lsn: AtomicU64,
+    end: AtomicU64,
+    /// Segment with the oldest part of a big record that is unfinished where this one begins.
+    needs: AtomicU64,
+    indexed: AtomicBool,
+    leases: AtomicUsize,
+}
+
+impl<F> Segment<F> {
+    pub(crate) fn new(header: SegmentHeader, file: F) -> Self {
+        Self {
+            header,
+            file,
+            first_lsn: AtomicU64::new(0),
+            last_lsn: AtomicU64::new(0),
+            end: AtomicU64::new(crate::format::segment::GROUPS_AT),
+            needs: AtomicU64::new(0),
+            indexed: AtomicBool::new(false),
+            leases: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        segment_name(self.header.number)
+    }
+
+    /// A group that begins with `first` and reaches to `last` and `end` is durable; `needs` is
+    /// the segment of its oldest open part.
+    pub(crate) fn note_durable(&self, first: Lsn, last: Lsn, end: u64, needs: u64) {
+        assert!(end > self.end.load(Ordering::Relaxed), "groups become durable in their order");
+        if self.first_lsn.load(Ordering::Relaxed) == 0 {
+            self.needs.store(needs, Ordering::Release);
+            self.first_lsn.store(first.get(), Ordering::Release);
+        }
+        // Whoever sees the LSN sees an end that is not before it.
+        self.end.store(end, Ordering::Release);
+        self.last_lsn.store(last.get(), Ordering::Release);
+    }
+
+    /// First LSN, once a group is durable.
+    pub(crate) fn first_lsn(&self) -> Option<Lsn> {
+        let first = self.first_lsn.load(Ordering::Acquire);
+        (first > 0).then(|| Lsn::new(first))
+    }
+
+    /// Last durable LSN; less than `first_lsn` if there are only parts, zero without groups.
+    pub(crate) fn last_lsn(&self) -> Lsn {
+        Lsn::new(self.last_lsn.load(Ordering::Acquire))
+    }
+
+    /// Offset behind the last durable group.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Number of the oldest segment that reading from this one's beginning needs.
+    pub(crate) fn needs(&self) -> u64 {
+        match self.needs.load(Ordering::Acquire) {
+            0 => self.header.number,
+            older => older,
+        }
+    }
+
+    pub(crate) fn set_indexed(&self) {
+        self.indexed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.indexed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_leased(&self) -> bool {
+        self.leases.load(Ordering::Acquire) > 0
+    }
+}
+
+/// Keeps a segment's file from being recycled while it is read.
+#[derive(Debug)]
+pub(crate) struct Lease<F> {
+    segment: Arc<Segment<F>>,
+}
+
+impl<F> Lease<F> {
+    pub(crate) fn segment(&self) -> &Segment<F> {
+        &self.segment
+    }
+}
+
+impl<F> Drop for Lease<F> {
+    fn drop(&mut self) {
+        let leases = self.segment.leases.fetch_sub(1, Ordering::AcqRel);
+        assert!(leases > 0, "a lease is given back once");
+    }
+}
+
+/// All segments kept, by number. Lanes never lock it.
+#[derive(Debug)]
+pub(crate) struct SegmentTable<F> {
+    segments: Mutex<VecDeque<Arc<Segment<F>>>>,
+}
+
+impl<F> SegmentTable<F> {
+    pub(crate) fn new(segments: VecDeque<Arc<Segment<F>>>) -> Self {
+        Self { segments: Mutex::new(segments) }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Segment<F>>>> {
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn find(&self, number: u64) -> Option<Arc<Segment<F>>> {
+        self.lock().iter().find(|segment| segment.header.number == number).cloned()
+    }
+
+    /// A lease on the first kept segment that `pick` accepts.
+    pub(crate) fn lease(&self, pick: impl FnMut(&&Arc<Segment<F>>) -> bool) -> Option<Lease<F>> {
+        let segments = self.lock();
+        let segment = Arc::clone(segments.iter().find(pick)?);
+        // Under the lock: whoever recycles has either taken it out, or sees the lease.
+        segment.leases.fetch_add(1, Ordering::AcqRel);
+        Some(Lease { segment })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_others_are_not() {
+        assert_eq!(segment_number(&segment_name(17)), Some(17));
+        assert_eq!(segment_number(&segment_name(u64::MAX)), Some(u64::MAX));
+        for other in ["17.log", "meta", "0000000000000000001a.log", "", ".log"] {
+            assert_eq!(segment_number(other), None, "{other}");
+        }
+        assert_eq!(spare_number(&spare_name(3)), Some(3));
+        assert_eq!(spare_number("spare-x"), None);
+    }
+}
