@@ -3,9 +3,9 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "shared by tests, each takes what it needs")]
 
 use zzq_codec::{
-    Ack, Auth, ConnAck, Connect, Decoder, Delivery, Disconnect, Encoder, Limits, Packet,
-    PacketType, Publish, ReasonCodes, Sender, SubAck, Subscribe, SubscriptionsBuf, UnsubAck,
-    Unsubscribe, Will,
+    Ack, Auth, ConnAck, Connect, DecodeError, Decoder, Delivery, Disconnect, Encoder, Limits,
+    Packet, PacketType, Publish, ReasonCodes, Sender, SubAck, Subscribe, SubscriptionsBuf,
+    UnsubAck, Unsubscribe, Will,
 };
 use zzq_types::{
     PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
@@ -403,4 +403,65 @@ fn endings() -> Vec<Golden> {
     let done = Auth { reason: ReasonCode::Success, properties: Properties::EMPTY };
     list.push(golden(V5, Sender::Server, Packet::Auth(done), "F0 00"));
     list
+}
+
+/// What a decoder that is past CONNECT, or awaits it where `bytes` start with one, says of them.
+pub(crate) fn refused(version: ProtocolVersion, sender: Sender, bytes: &[u8]) -> DecodeError {
+    let packet = PacketType::from_first_byte(bytes[0]).unwrap_or(PacketType::PingReq);
+    match decoder(packet, sender, version).decode(bytes) {
+        Err(error) => error,
+        Ok(read) => unreachable!("{bytes:02X?} passed as {read:?}"),
+    }
+}
+
+/// The bytes that answer a fault.
+pub(crate) fn answer(error: &DecodeError) -> Vec<u8> {
+    let mut out = Vec::new();
+    error.answer().encode(&mut out);
+    out
+}
+
+/// A packet with its remaining length, which `first` and `body` leave out.
+pub(crate) fn packet(first: u8, body: &[u8]) -> Vec<u8> {
+    let mut out = vec![first];
+    zzq_types::write_varint(&mut out, u32::try_from(body.len()).unwrap());
+    out.extend_from_slice(body);
+    out
+}
+
+/// The packet that the bytes are, whole.
+pub(crate) fn read(version: ProtocolVersion, sender: Sender, text: &str) -> Packet<'static> {
+    let bytes: &'static [u8] = hex(text).leak();
+    let packet = PacketType::from_first_byte(bytes[0]).unwrap();
+    let (read, size) = decoder(packet, sender, version).decode(bytes).unwrap().unwrap();
+    assert_eq!(size, bytes.len());
+    read
+}
+
+/// A block of properties behind its length.
+pub(crate) fn behind_length(block: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    zzq_types::write_varint(&mut out, u32::try_from(block.len()).unwrap());
+    out.extend_from_slice(block);
+    out
+}
+
+/// Bytes that are refused, and why.
+pub(crate) type Row = (ProtocolVersion, Sender, &'static str, ReasonCode);
+
+/// Each row is refused with its reason; version 5 says so, older versions close.
+pub(crate) fn check(rows: &[Row]) {
+    for &(version, sender, text, reason) in rows {
+        let bytes = hex(text);
+        let error = refused(version, sender, &bytes);
+        assert_eq!(error.reason_code(), reason, "{text}: {error}");
+        let code = reason.code();
+        let connect = bytes[0] >> 4 == 1;
+        let want = match version {
+            V5 if connect => vec![0x20, 3, 0, code, 0],
+            V5 => vec![0xE0, 1, code],
+            _ => vec![],
+        };
+        assert_eq!(answer(&error), want, "{text}: {error}");
+    }
 }
