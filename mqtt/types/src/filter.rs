@@ -219,8 +219,12 @@ mod tests {
 
     #[test]
     fn empty_levels_are_levels() {
+        //= B31
+        //= MQTT311-3.3.2-3
+        //= MQTT5-3.3.2-3
         assert!(matches("a/+/b", "a//b") && matches("a/#", "a//b"));
         assert!(matches("a/#", "a") && matches("a/#", "a/") && !matches("a/#", "ab"));
+        assert!(!matches("a/+/b", "a/b") && matches("+/+", "a/") && !matches("+/+", "a"));
         assert!(matches("+/+", "/") && !matches("+", "/") && matches("/+", "/"));
     }
 
