@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Row, V5, V31, V311, answer, check, hex, packet, read, refused};
-use zzq_codec::{Answer, Decoder, Fault, Limits, Refusal, Sender};
+use zzq_codec::{Answer, Connect, Decoder, Fault, Limits, Packet, Refusal, Sender};
 use zzq_types::ReasonCode;
 
 use ReasonCode::MalformedPacket;
@@ -160,6 +160,21 @@ fn version_3_1_wants_1_to_23_characters() {
             let error = refused(V31, Client, &bytes);
             assert_eq!(error.fault(), Fault::Refused(Refusal::ClientIdLength(characters)));
             assert_eq!(answer(&error), [0x20, 2, 0, 2]);
+        }
+    }
+}
+
+#[test]
+fn plain_client_identifiers_are_accepted_in_every_version() {
+    //= MQTT311-3.1.3-5
+    //= MQTT5-3.1.3-5
+    let all = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    for version in common::VERSIONS {
+        for id in (1..=23).map(|len| &all[..len]).chain([&all[39..]]) {
+            let connect = Packet::Connect(Connect::new(version, id));
+            let bytes = common::encode(version, &connect);
+            let read = Decoder::of_clients(Limits::default()).decode(&bytes);
+            assert_eq!(read, Ok(Some((connect, bytes.len()))));
         }
     }
 }

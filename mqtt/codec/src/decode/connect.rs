@@ -121,6 +121,7 @@ const fn will_qos(flags: u8) -> Option<QoS> {
 //= MQTT311-3.1.2-9
 //= MQTT311-3.1.3-10
 //= MQTT5-3.1.2-9
+//= MQTT5-3.1.3-10
 //= MQTT5-3.1.3-11
 fn will<'a>(
     cursor: &mut Cursor<'a>,
@@ -160,8 +161,10 @@ fn left_out(cursor: Cursor<'_>, version: ProtocolVersion) -> bool {
     version == ProtocolVersion::V31 && cursor.is_empty()
 }
 
+//= MQTT311-3.1.3-5
 //= MQTT311-3.1.3-7
 //= MQTT311-3.1.3-8
+//= MQTT5-3.1.3-5
 fn check_client_id(
     client_id: &str,
     clean_start: bool,

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "shared by tests, each takes what it needs")]
 
+pub(crate) mod any;
+
 use zzq_codec::{
     Ack, Auth, ConnAck, Connect, DecodeError, Decoder, Delivery, Disconnect, Encoder, Limits,
     Packet, PacketType, Publish, ReasonCodes, Sender, SubAck, Subscribe, SubscriptionsBuf,
