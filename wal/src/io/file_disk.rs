@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,6 +144,20 @@ impl fmt::Display for Backend {
         })
     }
 }
+
+impl FromStr for Backend {
+    type Err = UnknownBackend;
+
+    fn from_str(name: &str) -> Result<Self, UnknownBackend> {
+        let mut all = [Self::Auto, Self::Aio, Self::Pwrite].into_iter();
+        all.find(|backend| backend.to_string() == name).ok_or(UnknownBackend)
+    }
+}
+
+/// No [`Backend`] has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not one of auto, aio, pwrite")]
+pub struct UnknownBackend;
 
 /// What carries writes: one variant for each backend but `Auto`.
 #[derive(Debug)]

@@ -17,5 +17,5 @@ mod pwrite;
 
 pub use buffer::IoBuffer;
 pub use file::OpenFile;
-pub use file_disk::{Backend, FileDisk, OpenError};
+pub use file_disk::{Backend, FileDisk, OpenError, UnknownBackend};
 pub use lock::{DirectoryLock, LockError};

@@ -221,6 +221,14 @@ fn the_choice_is_explained() {
 }
 
 #[test]
+fn backends_have_names() {
+    for backend in [Backend::Auto, Backend::Aio, Backend::Pwrite] {
+        assert_eq!(backend.to_string().parse(), Ok(backend));
+    }
+    assert_eq!("Aio".parse::<Backend>(), Err(UnknownBackend));
+}
+
+#[test]
 fn a_probe_that_cannot_be_written_names_every_backend() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("read-only");
