@@ -27,6 +27,7 @@ pub use crate::{
     app::{Close, CloseReason, Handler, PeerInfo},
     context::{Bound, Completion, Context, ContextBuilder, Lanes, Seat},
     core::{BufferTotals, Counters, Limits},
+    driver::BusyPoll,
     endpoint::{BindError, DEFAULT_PORT, Endpoint, EndpointError, TcpEndpoint},
     id::{ConnId, LaneIndex, ListenerId, TimerSlot, WatchId},
     io::{LaneIo, Output},

@@ -280,6 +280,20 @@ fn the_answer_to_the_last_bytes_reaches_a_peer_that_ended_its_side() {
 }
 
 #[test]
+fn what_a_peer_said_before_it_went_is_read_though_writing_to_it_fails() {
+    let (mut lane, peer) = lane();
+    peer.send(&frame(b"publish"));
+    peer.send(&frame(b"goodbye"));
+    peer.go();
+    settle(&mut lane);
+    let gone = Told::Closed(CloseReason::Failed(ErrorKind::BrokenPipe));
+    let told = lane.handler().told();
+    assert_eq!(told, [Told::Accepted, Told::Frame(7), Told::Frame(7), gone]);
+    assert_eq!(lane.counters().dropped_output, 18);
+    assert_idle(&mut lane);
+}
+
+#[test]
 fn a_late_event_of_a_closed_connection_never_reaches_its_successor() {
     let (mut lane, first) = lane();
     let old = lane.handler().told[0].0;
@@ -331,6 +345,18 @@ fn a_timer_fires_at_its_deadline_and_a_later_one_replaces_it() {
     later(&mut lane, 1);
     assert_eq!(lane.handler().told().last(), Some(&Told::Timer(TimerSlot::A)));
     assert_eq!(lane.rest(), Rest::Forever);
+}
+
+#[test]
+fn a_timer_set_to_the_past_ends_its_turn_all_the_same() {
+    let (mut lane, peer) = lane();
+    let conn = lane.handler().told[0].0;
+    lane.with_io(|_, io| io.set_timer(conn, TimerSlot::B, Millis(0)));
+    lane.turn();
+    assert_eq!(lane.rest(), Rest::Until(Millis(1)));
+    later(&mut lane, 1);
+    assert_eq!(lane.handler().told().last(), Some(&Told::Timer(TimerSlot::B)));
+    drop(peer);
 }
 
 #[test]

@@ -80,6 +80,8 @@ impl Flags {
     pub(crate) const ENDED: u16 = 1 << 8;
     /// The handler was told of the peer's end.
     pub(crate) const TOLD: u16 = 1 << 10;
+    /// It is broken: what is queued is lost, what the peer sent before may still be read.
+    pub(crate) const BROKEN: u16 = 1 << 11;
     /// It ends as soon as the callback returns.
     pub(crate) const DOOMED: u16 = 1 << 9;
 

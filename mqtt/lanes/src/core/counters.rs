@@ -37,6 +37,8 @@ pub struct Counters {
     pub linger_expired: u64,
     /// Events of connections that were gone.
     pub stale_events: u64,
+    /// Connections that came from a listener while the lane was stopping, and were closed.
+    pub refused: u64,
     /// Connections that a driver could not take, for want of memory or descriptors.
     pub add_failed: u64,
 }

@@ -133,6 +133,19 @@ impl<H: Handler> Core<H> {
         self.conns.get_mut(id).filter(|conn| conn.phase == Phase::Open)
     }
 
+    /// The connection is broken. The peer may have said goodbye before it went, and that is worth
+    /// reading, unless nobody would: a paused connection could stay for ever.
+    pub(crate) fn broken(&mut self, id: ConnId, kind: std::io::ErrorKind) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let why = CloseReason::Failed(kind);
+        if conn.phase != Phase::Open || conn.flags.has(Flags::PAUSED) {
+            return self.doom(id, why);
+        }
+        conn.reason = why;
+        conn.flags.set(Flags::BROKEN | Flags::READABLE | Flags::HANGUP);
+        self.enqueue(id);
+    }
+
     /// Puts the connection in line for a read, once.
     pub(crate) fn enqueue(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id)
@@ -185,7 +198,9 @@ impl<H: Handler> Core<H> {
         }
     }
 
+    /// At the next millisecond or later, so that a timer set again and again ends its turn.
     pub(crate) fn set_timer(&mut self, id: ConnId, slot: usize, due: Millis) {
+        let due = due.max(Millis(self.now.0.saturating_add(1)));
         if let Some(conn) = self.conns.get_mut(id) {
             self.timers.set(id, &mut conn.timers, slot, due);
         }

@@ -43,6 +43,8 @@ struct Pipe {
     inbound: VecDeque<Vec<u8>>,
     finished: bool,
     reset: bool,
+    /// Writes fail, reads do not yet.
+    gone: bool,
     /// What the lane has written.
     outbound: Vec<u8>,
     /// Bytes the lane may write yet, and in one call.
@@ -72,6 +74,7 @@ impl MemDriver {
             inbound: VecDeque::new(),
             finished: false,
             reset: false,
+            gone: false,
             outbound: Vec::new(),
             window: usize::MAX,
             write_limit: usize::MAX,
@@ -121,6 +124,12 @@ impl MemPeer {
         let mut pipe = lock(&self.0);
         pipe.finished = true;
         (pipe.edge.readable, pipe.edge.hangup) = (true, true);
+    }
+
+    /// Closes: what it sent before can be read, writing to it fails.
+    pub fn go(&self) {
+        self.finish();
+        lock(&self.0).gone = true;
     }
 
     /// Breaks the connection.
@@ -218,7 +227,7 @@ impl Driver for MemDriver {
     fn write(&mut self, conn: ConnId, pieces: &[IoSlice<'_>]) -> Write {
         let Some(socket) = self.conns.get(&conn) else { return Write::Took(0) };
         let mut pipe = lock(&socket.0);
-        if pipe.reset {
+        if pipe.reset || pipe.gone {
             return Write::Failed(io::ErrorKind::BrokenPipe);
         }
         let given: usize = pieces.iter().map(|piece| piece.len()).sum();

@@ -1,5 +1,7 @@
 //! The reading half of a turn: one bounded read for each ready connection, into the lane's hot
 //! buffer. What the handler leaves is kept in a buffer of its size.
+use std::io::ErrorKind;
+
 use super::{CARRY, Lane, READ};
 use crate::{
     app::{CloseReason, Handler},
@@ -18,19 +20,18 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             self.core.counters.stale_events += 1;
             return;
         };
-        if ready.hangup || ready.broken {
+        if ready.broken {
+            self.core.broken(id, ErrorKind::ConnectionReset);
+            return self.settle();
+        }
+        if ready.hangup {
             conn.flags.set(Flags::HANGUP);
         }
         let unblocked = ready.writable && conn.flags.take(Flags::BLOCKED);
-        if ready.readable || ready.hangup || ready.broken {
+        if ready.readable || ready.hangup {
             conn.flags.set(Flags::READABLE);
             if !conn.flags.has(Flags::PAUSED) {
                 self.core.enqueue(id);
-            } else if ready.broken {
-                // Nobody would notice before it is resumed.
-                self.core.doom(id, CloseReason::Failed(std::io::ErrorKind::ConnectionReset));
-                self.settle();
-                return;
             }
         }
         if unblocked {
@@ -138,6 +139,10 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let read = self.driver.read(id, &mut self.hot[start..start + READ]);
         let conn = self.core.conns.get_mut(id)?;
         match read {
+            Read::Blocked | Read::Ended if conn.flags.has(Flags::BROKEN) => {
+                let why = conn.reason;
+                self.core.doom(id, why);
+            }
             Read::Bytes(count, more) => {
                 self.core.counters.bytes_in += count as u64;
                 if !more && !conn.flags.has(Flags::HANGUP) {
@@ -173,7 +178,10 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             && conn.phase == Phase::Open
         {
             let needed = conn.input.len().max(conn.want);
-            if conn.flags.has(Flags::PAUSED) && !conn.input.is_empty() {
+            if conn.flags.has(Flags::PAUSED) && conn.flags.has(Flags::BROKEN) {
+                let why = conn.reason;
+                self.core.doom(id, why);
+            } else if conn.flags.has(Flags::PAUSED) && !conn.input.is_empty() {
                 conn.flags.set(Flags::OFFER);
             } else if needed > self.core.limits.input_bytes {
                 self.core.doom(id, CloseReason::InputTooLarge);

@@ -1,5 +1,5 @@
 //! The writing half of a turn, and the end of connections.
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 
 use super::Lane;
 use crate::{
@@ -19,7 +19,7 @@ enum Flushed {
     All,
     Blocked,
     TurnOver,
-    Broken,
+    Broken(ErrorKind),
 }
 
 impl<H: Handler, D: Driver> Lane<H, D> {
@@ -69,6 +69,9 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         if conn.flags.has(Flags::DOOMED) {
             return;
         }
+        if conn.flags.has(Flags::BROKEN) {
+            return self.drop_output(id);
+        }
         let before = conn.output.queued();
         let flushed =
             if conn.flags.has(Flags::BLOCKED) { Flushed::Blocked } else { self.write_out(id) };
@@ -76,7 +79,11 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.core.totals.output -= before - conn.output.queued();
         match flushed {
             Flushed::All if conn.phase == Phase::Closing => return self.end(id),
-            Flushed::All | Flushed::Broken => {}
+            Flushed::All => {}
+            Flushed::Broken(kind) => {
+                self.core.broken(id, kind);
+                return self.drop_output(id);
+            }
             Flushed::Blocked => {
                 conn.flags.set(Flags::BLOCKED);
                 conn.output.seal_large();
@@ -87,7 +94,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     }
 
     fn write_out(&mut self, id: ConnId) -> Flushed {
-        let Some(conn) = self.core.conns.get_mut(id) else { return Flushed::Broken };
+        let Some(conn) = self.core.conns.get_mut(id) else { return Flushed::All };
         let mut written = 0;
         while written < FLUSH_MAX {
             let mut slots = [IoSlice::new(&[]); MAX_SLICES];
@@ -110,13 +117,22 @@ impl<H: Handler, D: Driver> Lane<H, D> {
                         return Flushed::All;
                     }
                 }
-                Write::Failed(kind) => {
-                    self.core.doom(id, CloseReason::Failed(kind));
-                    return Flushed::Broken;
-                }
+                Write::Failed(kind) => return Flushed::Broken(kind),
             }
         }
         Flushed::TurnOver
+    }
+
+    fn drop_output(&mut self, id: ConnId) {
+        let Some(conn) = self.core.conns.get_mut(id) else { return };
+        self.core.counters.dropped_output += conn.output.queued() as u64;
+        self.core.totals.output -= conn.output.queued();
+        conn.output.release(&mut self.core.pool);
+        if conn.phase == Phase::Closing {
+            let why = conn.reason;
+            self.core.doom(id, why);
+        }
+        self.note_drained(id);
     }
 
     fn note_drained(&mut self, id: ConnId) {

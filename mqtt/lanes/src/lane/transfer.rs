@@ -46,6 +46,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
 
     fn accept(&mut self, accepted: Accepted<D::Socket>) {
         if self.stop_at.is_some() {
+            self.core.counters.refused += 1;
             return;
         }
         let Accepted { socket, peer, admission } = accepted;
