@@ -153,7 +153,8 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     /// How long the lane may wait before its next turn.
     pub fn rest(&self) -> Rest {
         let core = &self.core;
-        if core.again || !core.ready.is_empty() || !core.dirty.is_empty() {
+        let busy = core.again || !core.ready.is_empty() || !core.dirty.is_empty();
+        if busy || core.waker.is_notified() {
             return Rest::Now;
         }
         let deadlines = [core.timers.next(), self.due, self.stop_at];

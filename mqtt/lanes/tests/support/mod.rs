@@ -63,7 +63,8 @@ impl Echo {
             }
             ask::MOVE => assert!(io.move_to(other, conn, 77)),
             ask::NOTIFY => io.notify_drained(conn),
-            ask::SEND => io.send(other, 5, zzq_lanes::Class::Bulk).unwrap(),
+            // A full ring gives it back; nobody here needs it.
+            ask::SEND => drop(io.send(other, 5, zzq_lanes::Class::Bulk)),
             _ => return false,
         }
         true
