@@ -185,7 +185,7 @@ fn a_reset_is_noticed_while_paused() {
 fn a_blocked_peer_stops_nobody_and_gets_everything_later() {
     let (mut lane, slow) = lane();
     slow.set_window(1000);
-    let stream: Vec<u8> = (0..40).flat_map(|n| frame(&vec![n; 10_000])).collect();
+    let stream: Vec<u8> = (0..100).flat_map(|n| frame(&vec![n; 60_000])).collect();
     slow.send(&stream);
     settle(&mut lane);
     let other = lane.driver_mut().connect();
