@@ -39,7 +39,8 @@ pub enum Fault {
     /// succeeds without it, as kernels do.
     Fail(io::ErrorKind),
     /// A write that is reported as failed although reads show all of it; a crash may leave any part
-    /// of it. Of other operations: the same as `Fail`.
+    /// of it. A rename or remove that is reported as failed and done all the same. Of other
+    /// operations: the same as `Fail`.
     FailWritten(io::ErrorKind),
     /// A write that ends after so many bytes (rounded down to sectors) and says so. A create that
     /// is cut off there, as by the end of the process: it fails, and the name is there with a file

@@ -46,12 +46,10 @@ impl Flight {
         self.writes.iter()
     }
 
-    pub(super) fn take_first(&mut self) -> Option<InFlight> {
-        if self.writes.is_empty() { None } else { Some(self.writes.remove(0)) }
-    }
-
-    fn take(&mut self, token: u64) -> Option<InFlight> {
-        let at = self.writes.iter().position(|flying| flying.write.token == token)?;
+    /// Takes out the write of this token, or the oldest one.
+    pub(super) fn take(&mut self, token: Option<u64>) -> Option<InFlight> {
+        let wanted = |flying: &InFlight| token.is_none_or(|token| flying.write.token == token);
+        let at = self.writes.iter().position(wanted)?;
         Some(self.writes.remove(at))
     }
 
@@ -79,26 +77,19 @@ impl SimDisk {
 
     /// Completes the oldest write in flight; returns its token.
     pub fn release_next(&self) -> Option<u64> {
-        let completed = self.state().release_next();
+        let completed = self.state().release(None, None);
         self.tell(completed)
     }
 
     /// Completes the write of this token; `false` when it is not in flight.
     pub fn release(&self, token: u64) -> bool {
-        let completed = {
-            let mut state = self.state();
-            state.flight.take(token).map(|ended| state.complete(ended))
-        };
+        let completed = self.state().release(Some(token), None);
         self.tell(completed).is_some()
     }
 
     /// Completes the write of this token with a fault; `false` when it is not in flight.
     pub fn release_with(&self, token: u64, fault: Fault) -> bool {
-        let completed = {
-            let mut state = self.state();
-            let ended = state.flight.take(token);
-            ended.map(|ended| state.complete(InFlight { fault: Some(fault), ..ended }))
-        };
+        let completed = self.state().release(Some(token), Some(fault));
         self.tell(completed).is_some()
     }
 

@@ -11,6 +11,7 @@
 //! - A name is seen at once and durable after `sync_dir`.
 //! - [`SimDisk::hold`] withholds completions until they are released, in any order.
 //! - [`SimDisk::fail`] makes operations go wrong, [`SimDisk::flip`] and its like damage bytes.
+//! - [`SimDisk::cut_power`] lets the power go at a chosen operation.
 //! - [`SimDisk::crash`] gives the disk as it may be after a power cut, [`SimDisk::restart`] as
 //!   it is when only the process ended.
 //!
@@ -40,6 +41,7 @@ mod faults;
 mod file;
 mod flight;
 mod names;
+mod power;
 mod random;
 mod state;
 mod tamper;
@@ -168,7 +170,7 @@ impl Disk for SimDisk {
         let completed = {
             let mut state = self.state();
             state.submit(write)?;
-            if state.flight.is_held() { None } else { state.release_next() }
+            if state.flight.is_held() { None } else { state.release(None, None) }
         };
         self.tell(completed);
         Ok(())

@@ -14,6 +14,7 @@ use crate::sim_disk::faults::{Fault, Faults, Op};
 use crate::sim_disk::file::{Contents, SECTOR};
 use crate::sim_disk::flight::{Completed, Flight, InFlight};
 use crate::sim_disk::names::{FileId, Names};
+use crate::sim_disk::power::{Power, is_change, last_fault, no_power};
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -24,6 +25,7 @@ pub(super) struct State {
     pub(super) flight: Flight,
     pub(super) done: Vec<Completion>,
     pub(super) faults: Faults,
+    pub(super) power: Power,
     /// Writes so far: each has a number, by which a crash decides about it.
     writes: u64,
     counts: BTreeMap<Op, u64>,
@@ -42,6 +44,7 @@ impl State {
             flight: Flight::default(),
             done: Vec::new(),
             faults: Faults::default(),
+            power: Power::default(),
             writes: 0,
             counts: BTreeMap::new(),
         }
@@ -64,7 +67,7 @@ impl State {
     pub(super) fn create(&mut self, name: &str, len: u64) -> io::Result<FileId> {
         assert_name(name);
         assert!(len.is_multiple_of(SECTOR as u64), "a size of {len} is no number of sectors");
-        let fault = self.meet(Op::Create);
+        let fault = self.meet(Op::Create)?;
         if let Some(error) = fault.and_then(Fault::error) {
             return Err(error);
         }
@@ -98,27 +101,37 @@ impl State {
     pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         assert_name(from);
         assert_name(to);
-        self.check(Op::Rename)?;
-        let file = self.find(from)?;
-        self.names.change(file, Some(to));
-        Ok(())
+        let fault = self.meet(Op::Rename)?;
+        self.change_name(from, Some(to), fault)
     }
 
     pub(super) fn remove(&mut self, name: &str) -> io::Result<()> {
         assert_name(name);
-        self.check(Op::Remove)?;
-        let file = self.find(name)?;
-        self.names.change(file, None);
-        Ok(())
+        let fault = self.meet(Op::Remove)?;
+        self.change_name(name, None, fault)
+    }
+
+    fn change_name(
+        &mut self,
+        from: &str,
+        to: Option<&str>,
+        fault: Option<Fault>,
+    ) -> io::Result<()> {
+        if let Some(Fault::Fail(kind)) = fault {
+            return Err(kind.into());
+        }
+        let file = self.find(from)?;
+        self.names.change(file, to);
+        fault.and_then(Fault::error).map_or(Ok(()), Err)
     }
 
     pub(super) fn sync_dir(&mut self) -> io::Result<()> {
-        let checked = self.check(Op::SyncDir);
-        match &checked {
-            Ok(()) => self.names.sync(),
-            Err(_) => self.names.fail_sync(),
+        let failed = self.meet(Op::SyncDir)?.and_then(Fault::error);
+        match failed {
+            None => self.names.sync(),
+            Some(_) => self.names.fail_sync(),
         }
-        checked
+        failed.map_or(Ok(()), Err)
     }
 
     pub(super) fn free_bytes(&self) -> u64 {
@@ -136,19 +149,19 @@ impl State {
     }
 
     pub(super) fn write(&mut self, file: FileId, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let fault = self.meet(Op::Write);
+        let fault = self.meet(Op::Write)?;
         let number = self.next_write();
         let written = self.carry_out(file, bytes, offset, false, number, fault)?;
         if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
     pub(super) fn sync(&mut self, file: FileId) -> io::Result<()> {
-        let checked = self.check(Op::Sync);
-        match &checked {
-            Ok(()) => self.files[file].sync(),
-            Err(_) => self.files[file].fail_sync(),
+        let failed = self.meet(Op::Sync)?.and_then(Fault::error);
+        match failed {
+            None => self.files[file].sync(),
+            Some(_) => self.files[file].fail_sync(),
         }
-        checked
+        failed.map_or(Ok(()), Err)
     }
 
     pub(super) fn submit(
@@ -158,20 +171,28 @@ impl State {
         if let Err(error) = self.check(Op::Submit) {
             return Err((write, error));
         }
-        let fault = self.meet(Op::Write);
+        let fault = self.meet_fault(Op::Write);
         let number = self.next_write();
         self.flight.add(InFlight { write, number, fault });
         Ok(())
     }
 
-    /// Completes the oldest write in flight.
-    pub(super) fn release_next(&mut self) -> Option<Completed> {
-        let next = self.flight.take_first()?;
-        Some(self.complete(next))
+    /// Completes a write in flight, the oldest or the one of a token, with a fault of its own or
+    /// with the one that it met; nothing completes without power.
+    pub(super) fn release(
+        &mut self,
+        token: Option<u64>,
+        fault: Option<Fault>,
+    ) -> Option<Completed> {
+        if self.power.is_off() {
+            return None;
+        }
+        let ended = self.flight.take(token)?;
+        let fault = fault.or(ended.fault);
+        Some(self.complete(InFlight { fault, ..ended }))
     }
 
-    /// Ends a write that is not in flight any more.
-    pub(super) fn complete(&mut self, ended: InFlight) -> Completed {
+    fn complete(&mut self, ended: InFlight) -> Completed {
         let InFlight { write, number, fault } = ended;
         let Write { file, buffer, offset, sync, token, notify } = write;
         let result = self.carry_out(file.file, &buffer, offset, sync, number, fault);
@@ -244,13 +265,23 @@ impl State {
         mem::replace(&mut self.writes, next)
     }
 
-    fn meet(&mut self, op: Op) -> Option<Fault> {
+    /// Counts an operation; the fault that it meets, or that there is no power for it.
+    fn meet(&mut self, op: Op) -> io::Result<Option<Fault>> {
+        if self.power.is_off() {
+            return Err(no_power());
+        }
+        let last = is_change(op) && self.power.count();
+        let fault = self.meet_fault(op);
+        Ok(if last { last_fault(op) } else { fault })
+    }
+
+    fn meet_fault(&mut self, op: Op) -> Option<Fault> {
         *self.counts.entry(op).or_default() += 1;
         self.faults.meet(op)
     }
 
     fn check(&mut self, op: Op) -> io::Result<()> {
-        self.meet(op).and_then(Fault::error).map_or(Ok(()), Err)
+        self.meet(op)?.and_then(Fault::error).map_or(Ok(()), Err)
     }
 }
 

@@ -431,3 +431,83 @@ fn a_file_from_before_a_crash_is_not_used_after_it() {
     let (disk, file) = disk(1);
     let _ = disk.crash(1).submit(write(&file, 1, 0, 1, true));
 }
+
+#[test]
+fn a_rename_can_be_done_although_it_is_reported_as_failed() {
+    let (disk, _file) = disk(1);
+    disk.fail(Op::Rename, 1, Fault::FailWritten(IO));
+    assert_eq!(disk.rename("a", "b").unwrap_err().kind(), IO);
+    assert_eq!(names(&disk), ["b"]);
+    assert_eq!(names(&disk.crash_with(Survival::Nothing)), ["a"]);
+}
+
+/// A disk whose power goes with `change`.
+fn cut(change: impl Fn(&SimDisk, &SimFile) -> io::Result<()>) -> SimDisk {
+    let (disk, file) = disk(2);
+    disk.cut_power(1);
+    assert!(!disk.is_off());
+    assert!(change(&disk, &file).is_err());
+    assert!(disk.is_off());
+    let left = disk.crash_with(Survival::Everything).image_hash();
+    // Nothing that comes later changes what is left.
+    assert!(disk.create("z", B).is_err());
+    assert!(disk.rename("a", "z").is_err());
+    assert!(disk.remove("a").is_err());
+    assert!(file.write_at(&filled(1, 9), 0).is_err());
+    assert!(disk.submit(write(&file, 9, 0, 9, true)).is_err());
+    assert!(file.sync().is_err() && disk.sync_dir().is_err() && disk.list().is_err());
+    assert!(reap(&disk).is_empty());
+    assert_eq!(disk.crash_with(Survival::Everything).image_hash(), left);
+    disk
+}
+
+#[test]
+fn the_operation_with_which_the_power_goes_may_be_done_or_not() {
+    let made = cut(|disk, _| disk.create("b", 2 * B).map(drop));
+    assert_eq!(names(&made.crash_with(Survival::Nothing)), ["a"]);
+    let half = made.crash_with(Survival::Everything).bytes("b").unwrap();
+    assert_eq!(half.len(), 6 * 1024);
+
+    let renamed = cut(|disk, _| disk.rename("a", "b"));
+    assert_eq!(names(&renamed.crash_with(Survival::Nothing)), ["a"]);
+    assert_eq!(names(&renamed.crash_with(Survival::Everything)), ["b"]);
+
+    let removed = cut(|disk, _| disk.remove("a"));
+    assert_eq!(names(&removed.crash_with(Survival::Nothing)), ["a"]);
+    assert!(names(&removed.crash_with(Survival::Everything)).is_empty());
+
+    let written = cut(|_, file| file.write_at(&filled(1, 5), 0));
+    assert_eq!(sectors(&written.crash_with(Survival::Nothing))[0], 0);
+    assert_eq!(sectors(&written.crash_with(Survival::Everything))[0], 5);
+}
+
+#[test]
+fn a_sync_with_which_the_power_goes_makes_nothing_certain() {
+    let (disk, file) = disk(1);
+    file.write_at(&filled(1, 5), 0).unwrap();
+    disk.create("b", B).unwrap();
+    disk.cut_power(2);
+    disk.create("c", B).unwrap();
+    assert!(file.sync().is_err());
+    assert!(disk.sync_dir().is_err());
+    let lost = disk.crash_with(Survival::Nothing);
+    assert_eq!((names(&lost), sectors(&lost)[0]), (vec!["a".to_owned()], 0));
+    let kept = disk.crash_with(Survival::Everything);
+    assert_eq!((names(&kept).len(), sectors(&kept)[0]), (3, 5));
+}
+
+#[test]
+fn a_write_submitted_as_the_power_goes_never_completes() {
+    let (disk, file) = disk(1);
+    disk.cut_power(1);
+    disk.submit(write(&file, 1, 0, 5, true)).unwrap();
+    assert_eq!(disk.in_flight(), [1]);
+    assert!(!disk.release(1));
+    disk.release_all();
+    assert!(reap(&disk).is_empty());
+    assert_eq!(sectors(&disk.crash_with(Survival::Nothing))[0], 0);
+    assert_eq!(sectors(&disk.crash_with(Survival::Everything))[0], 5);
+    let on = disk.crash(1);
+    assert!(!on.is_off());
+    on.sync_dir().unwrap();
+}
