@@ -92,10 +92,12 @@ pub trait Handler: Sized {
 /// Who connected, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// The peer's address.
+    /// The peer's address; IPv4 as such, also through an IPv6 listener.
     pub addr: SocketAddr,
     /// The listener that accepted it.
     pub listener: ListenerId,
+    /// What [`crate::BindOptions::tag`] says.
+    pub tag: u32,
 }
 
 /// How a connection is closed.

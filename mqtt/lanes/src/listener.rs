@@ -40,13 +40,16 @@ pub struct BindOptions {
     pub max_connections: usize,
     /// Connections that the kernel holds until they are accepted. Default 4096.
     pub backlog: i32,
+    /// Given to the application with each connection: a listener's id is known only once it is
+    /// bound, and connections may come first. Default 0.
+    pub tag: u32,
     /// Whether small packets leave at once (`TCP_NODELAY`). Default: yes.
     pub nodelay: bool,
 }
 
 impl Default for BindOptions {
     fn default() -> Self {
-        Self { max_connections: usize::MAX, backlog: 4096, nodelay: true }
+        Self { max_connections: usize::MAX, backlog: 4096, tag: 0, nodelay: true }
     }
 }
 
@@ -101,6 +104,7 @@ pub struct Listener {
     fd: OwnedFd,
     id: ListenerId,
     addr: SocketAddr,
+    tag: u32,
     max_connections: usize,
     stats: Arc<ListenerStats>,
     /// The kernel may have a connection.
@@ -127,6 +131,7 @@ impl Listener {
             fd,
             id,
             addr,
+            tag: how.tag,
             max_connections: how.max_connections,
             stats: Arc::default(),
             ready: true,
@@ -169,7 +174,8 @@ impl Listener {
                     let addr = addr.and_then(|addr| SocketAddr::try_from(addr).ok());
                     // A peer that is gone already may have no address.
                     let Some(addr) = addr else { continue };
-                    let peer = PeerInfo { addr, listener: self.id };
+                    let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
+                    let peer = PeerInfo { addr, listener: self.id, tag: self.tag };
                     if let Some(admission) = self.stats.admit(self.max_connections) {
                         let admission = Some(admission);
                         events.push(Event::Accepted(Accepted { socket, peer, admission }));
@@ -223,7 +229,7 @@ mod tests {
     fn accepted_sockets_inherit_nodelay() {
         for nodelay in [true, false] {
             let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            let how = BindOptions { nodelay, ..BindOptions::default() };
+            let how = BindOptions { nodelay, tag: 9, ..BindOptions::default() };
             let mut listener = Listener::bind(ListenerId(0), addr, how).unwrap();
             let _client = TcpStream::connect(listener.addr()).unwrap();
             let mut events = Vec::new();
@@ -232,6 +238,7 @@ mod tests {
                 panic!("nothing accepted");
             };
             assert_eq!(sockopt::tcp_nodelay(&accepted.socket).unwrap(), nodelay);
+            assert_eq!(accepted.peer.tag, 9);
             assert_eq!(listener.due(), Millis::NEVER, "the kernel has no more");
         }
     }

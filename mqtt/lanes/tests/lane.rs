@@ -453,7 +453,9 @@ fn a_lane_that_stops_sends_what_is_queued_and_ends_at_its_deadline() {
     settle(&mut lane);
     quick.send(&frame(b"last words"));
     lane.turn();
+    lane.stop(Duration::from_millis(700));
     lane.stop(Duration::from_millis(500));
+    lane.stop(Duration::from_millis(900));
     settle(&mut lane);
     assert_eq!(quick.receive(), frame(b"last words"));
     assert!(quick.is_ended());

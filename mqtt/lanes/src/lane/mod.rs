@@ -200,10 +200,11 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.core.counters
     }
 
-    /// Tells the lane to stop within `within` of its time.
+    /// Tells the lane to stop within `within` of its time. Said again, it can only shorten that.
     pub fn stop(&mut self, within: Duration) {
-        if self.stop_at.is_none() {
-            self.stop_at = Some(self.core.now + within);
+        let deadline = self.core.now + within;
+        let before = self.stop_at.replace(deadline.min(self.stop_at.unwrap_or(deadline)));
+        if before.is_none() {
             self.driver.unlisten(None);
             self.call(Handler::stopping);
         }
