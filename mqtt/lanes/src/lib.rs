@@ -7,6 +7,39 @@
 //! with a [`LaneIo`] that takes what shall go out. [`Context`] runs lanes as threads over epoll.
 //! The same [`Lane`] runs over [`driver::mem::MemDriver`], without sockets, clocks or threads, in
 //! tests and in the simulator.
+//!
+//! ```
+//! use std::{io::{Read, Write}, net::TcpStream, time::Duration};
+//! use zzq_lanes::{BindOptions, CloseReason, ConnId, Context, Handler, LaneIndex, LaneIo, PeerInfo};
+//!
+//! struct Echo;
+//!
+//! impl Handler for Echo {
+//!     type Message = ();
+//!     type Carried = ();
+//!     fn accepted(&mut self, _: &mut LaneIo<'_, Self>, _: ConnId, _: &PeerInfo) {}
+//!     fn adopted(&mut self, _: &mut LaneIo<'_, Self>, _: ConnId, _: &PeerInfo, (): ()) {}
+//!     fn bytes(&mut self, io: &mut LaneIo<'_, Self>, conn: ConnId, input: &[u8]) -> usize {
+//!         io.write(conn, input);
+//!         input.len()
+//!     }
+//!     fn closed(&mut self, _: &mut LaneIo<'_, Self>, _: ConnId, _: CloseReason) {}
+//!     fn message(&mut self, _: &mut LaneIo<'_, Self>, _: LaneIndex, (): ()) {}
+//! }
+//!
+//! let context = Context::new()?;
+//! let lanes = context.spawn(|_| Ok(Echo))?;
+//! let bound = lanes.bind("tcp://127.0.0.1:0", BindOptions::default()).wait()?;
+//!
+//! let mut client = TcpStream::connect(bound.addr)?;
+//! client.write_all(b"hello")?;
+//! let mut answer = [0; 5];
+//! client.read_exact(&mut answer)?;
+//! assert_eq!(&answer, b"hello");
+//!
+//! context.shutdown(Duration::from_secs(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
