@@ -10,7 +10,8 @@
 //!
 //! ```
 //! use std::{io::{Read, Write}, net::TcpStream, time::Duration};
-//! use zzq_lanes::{BindOptions, CloseReason, ConnId, Context, Handler, LaneIndex, LaneIo, PeerInfo};
+//! use zzq_lanes::{BindOptions, CloseReason, ConnId, Context};
+//! use zzq_lanes::{Handler, LaneIndex, LaneIo, PeerInfo};
 //!
 //! struct Echo;
 //!
