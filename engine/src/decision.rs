@@ -72,9 +72,7 @@ impl<'a> SubscriptionIds<'a> {
         }
         let before = *reader;
         for _ in 0..count {
-            if SubscriptionId::new(reader.int32()?).is_none() {
-                return Err(RecordError::Value("subscription identifier"));
-            }
+            reader.subscription_id()?;
         }
         let mut whole = before;
         whole.take(before.len() - reader.len()).map(Self)
@@ -105,7 +103,7 @@ impl Iterator for SubscriptionIdsIter<'_> {
     type Item = SubscriptionId;
 
     fn next(&mut self) -> Option<SubscriptionId> {
-        self.0.int32().ok().and_then(SubscriptionId::new)
+        self.0.subscription_id().ok()
     }
 }
 

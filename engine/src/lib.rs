@@ -15,9 +15,13 @@ mod handed;
 mod index;
 mod number;
 mod overlay;
+pub mod record;
 mod retained;
 mod route;
-#[allow(dead_code, reason = "the record bodies come next and use the rest")]
+#[cfg(test)]
+#[allow(dead_code, reason = "apply is tested with the rest")]
+mod testing;
+#[allow(dead_code, reason = "images use the rest")]
 mod wire;
 
 pub use budget::{Budget, Level, Marks};
@@ -27,6 +31,7 @@ pub use handed::Handed;
 pub use index::{GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, SessionFlags, Subscriber};
 pub use number::{QueueNumber, SessionNumber, SubNumber};
 pub use overlay::Overlay;
+pub use record::Record;
 pub use retained::{Retained, RetainedCursor, RetainedStore};
 pub use route::{Publication, Routed, Router};
 pub use wire::RecordError;

@@ -3,6 +3,9 @@
 //! An integer has one encoding only, the shortest, so that equal values are equal bytes.
 
 use thiserror::Error;
+use zzq_types::{PacketId, SubscriptionId, TopicName};
+
+use crate::number::{QueueNumber, SessionNumber};
 
 /// Why bytes are no record, or no section of an image. Whoever reads a log that says so has a
 /// damaged or foreign record before it.
@@ -44,6 +47,13 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     }
 }
 
+/// Appends an integer, if there is one.
+pub(crate) fn put_some(out: &mut Vec<u8>, value: Option<u64>) {
+    if let Some(value) = value {
+        put(out, value);
+    }
+}
+
 /// Appends a length and the bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_len(out, bytes.len());
@@ -62,7 +72,7 @@ pub(crate) fn put_len(out: &mut Vec<u8>, len: usize) {
 
 /// Bytes that are read from the front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
@@ -82,6 +92,12 @@ impl<'a> Reader<'a> {
         let (&first, rest) = self.0.split_first().ok_or(RecordError::Truncated)?;
         self.0 = rest;
         Ok(first)
+    }
+
+    /// A byte of flags, of which only `known` may be set.
+    pub(crate) fn flags(&mut self, known: u8) -> Result<u8, RecordError> {
+        let flags = self.byte()?;
+        if flags & !known == 0 { Ok(flags) } else { Err(RecordError::Value("set of flags")) }
     }
 
     /// An integer in its shortest form.
@@ -112,6 +128,12 @@ impl<'a> Reader<'a> {
         u16::try_from(self.int()?).map_err(|_| RecordError::Integer)
     }
 
+    /// A subscription identifier.
+    pub(crate) fn subscription_id(&mut self) -> Result<SubscriptionId, RecordError> {
+        let id = SubscriptionId::new(self.int32()?);
+        id.ok_or(RecordError::Value("subscription identifier"))
+    }
+
     /// So many bytes.
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], RecordError> {
         let (head, rest) = self.0.split_at_checked(len).ok_or(RecordError::Truncated)?;
@@ -139,6 +161,30 @@ impl<'a> Reader<'a> {
     pub(crate) fn end(self) -> Result<(), RecordError> {
         if self.0.is_empty() { Ok(()) } else { Err(RecordError::Trailing(self.0.len())) }
     }
+}
+
+/// The number of a session.
+pub(crate) fn read_session(reader: &mut Reader<'_>) -> Result<SessionNumber, RecordError> {
+    SessionNumber::new(reader.int()?).ok_or(RecordError::Value("session number"))
+}
+
+/// A queue number, [`QueueNumber::ZERO`] among them.
+pub(crate) fn read_number(reader: &mut Reader<'_>) -> Result<QueueNumber, RecordError> {
+    let number = QueueNumber::new(reader.int()?);
+    if number > QueueNumber::MAX {
+        return Err(RecordError::Value("queue number"));
+    }
+    Ok(number)
+}
+
+/// A packet identifier.
+pub(crate) fn read_packet_id(reader: &mut Reader<'_>) -> Result<PacketId, RecordError> {
+    PacketId::new(reader.int16()?).ok_or(RecordError::Value("packet identifier"))
+}
+
+/// A topic name.
+pub(crate) fn read_topic<'a>(reader: &mut Reader<'a>) -> Result<TopicName<'a>, RecordError> {
+    TopicName::new(reader.text()?).map_err(|_| RecordError::Value("topic"))
 }
 
 #[cfg(test)]
