@@ -7,26 +7,39 @@
 
 #![forbid(unsafe_code)]
 
+mod apply;
 mod budget;
-#[allow(dead_code, reason = "queues keep subscription identifiers as these bytes")]
+mod counters;
+mod deadline;
 mod decision;
+mod effect;
+mod facts;
 mod gate;
+mod group;
 mod handed;
+pub mod image;
 mod index;
+pub mod invariant;
 mod number;
 mod overlay;
 pub mod record;
 mod retained;
 mod route;
+pub mod session;
+mod shard;
+mod state;
 #[cfg(test)]
-#[allow(dead_code, reason = "apply is tested with the rest")]
 mod testing;
-#[allow(dead_code, reason = "images use the rest")]
+mod will;
 mod wire;
 
 pub use budget::{Budget, Level, Marks};
+pub use counters::{Counters, Ignored};
+pub use deadline::Due;
 pub use decision::{Decision, DecisionBuf, Destination, Destinations, SubscriptionIds};
+pub use effect::{Effect, Effects, NoEffects};
 pub use gate::Gate;
+pub use group::{Ended, OrphanMessage};
 pub use handed::Handed;
 pub use index::{GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, SessionFlags, Subscriber};
 pub use number::{QueueNumber, SessionNumber, SubNumber};
@@ -34,4 +47,8 @@ pub use overlay::Overlay;
 pub use record::Record;
 pub use retained::{Retained, RetainedCursor, RetainedStore};
 pub use route::{Publication, Routed, Router};
+pub use session::Session;
+pub use shard::Shard;
+pub use state::State;
+pub use will::{DetachedWill, Will};
 pub use wire::RecordError;

@@ -1,0 +1,69 @@
+//! Subscribe and Unsubscribe.
+
+use crate::counters::Ignored;
+use crate::effect::{Effect, Effects};
+use crate::number::SubNumber;
+use crate::record::{Subscribe, SubscribeItem, Unsubscribe};
+use crate::session::{Session, Subscription};
+use crate::state::State;
+
+impl State {
+    //= MQTT5-3.8.4-3
+    //= MQTT5-3.8.4-5
+    //= MQTT311-3.8.4-3
+    //= MQTT311-3.8.4-4
+    pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>, effects: &mut impl Effects) {
+        let Some(session) = self.sessions.get_mut(&subscribe.session) else {
+            return self.count_unknown(false);
+        };
+        for item in subscribe.items {
+            if !subscribe_one(session, &item, effects) {
+                self.counters.add(Ignored::StaleSubscription, 1);
+            }
+        }
+    }
+
+    //= MQTT5-3.10.4-1
+    //= MQTT5-3.10.4-6
+    //= MQTT311-3.10.4-1
+    //= MQTT311-3.10.4-6
+    pub(super) fn unsubscribe(
+        &mut self,
+        unsubscribe: &Unsubscribe<'_>,
+        effects: &mut impl Effects,
+    ) {
+        let number = unsubscribe.session;
+        let Some(session) = self.sessions.get_mut(&number) else {
+            return self.count_unknown(false);
+        };
+        for filter in unsubscribe.filters {
+            let Some((text, sub)) = session.subscriptions.remove(filter) else {
+                self.counters.add(Ignored::UnknownFilter, 1);
+                continue;
+            };
+            session.leave(sub.number, text);
+            effects.emit(Effect::Unsubscribed { session: number, number: sub.number, filter });
+        }
+    }
+}
+
+/// One that is replaced keeps its number; `false` if a new one's is not above all before it.
+fn subscribe_one(
+    session: &mut Session,
+    item: &SubscribeItem<'_>,
+    effects: &mut impl Effects,
+) -> bool {
+    let known = session.subscriptions.get(item.filter);
+    let (new, number) = known.map_or((true, item.number), |known| (false, known.number));
+    if new {
+        let Some(next) = number.get().checked_add(1).filter(|_| number >= session.next_sub) else {
+            return false;
+        };
+        session.next_sub = SubNumber::new(next);
+    }
+    let SubscribeItem { filter, options, id, .. } = *item;
+    session.subscriptions.set(filter, Subscription { number, options, id });
+    let session = session.number;
+    effects.emit(Effect::Subscribed { session, number, filter, options, id, new });
+    true
+}

@@ -1,0 +1,318 @@
+//! Entries to state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thiserror::Error;
+use zzq_types::{Filter, Lsn, QoS, SubscribeOptions, TopicName};
+
+use crate::decision::SubscriptionIds;
+use crate::group::{Ended, OrphanMessage};
+use crate::invariant::{self, Violation};
+use crate::number::{QueueNumber, SessionNumber, SubNumber};
+use crate::retained::Retained;
+use crate::session::{Extra, Link, Queue, Session, Subscription, Waiting};
+use crate::shard::Shard;
+use crate::state::State;
+use crate::will::{DetachedWill, Will};
+use crate::wire::{Reader, RecordError};
+
+use super::write::unzigzag;
+use super::{
+    EXPIRES, HAS_EXPIRY, HAS_ID, HAS_WILL, IDS, LATE, LEFT, Marks, PICK, QOS2, RETAIN, Section,
+    TAKEN, UP, VOLATILE, WILL_DUE,
+};
+
+/// Why an image is refused: it is damaged, or none of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ImageError {
+    /// The bytes of an entry.
+    #[error("an entry of section {0:?}: {1}")]
+    Entry(Section, RecordError),
+    /// Entries do not ascend.
+    #[error("an entry of section {0:?} is out of order")]
+    Order(Section),
+    /// The entries do not belong together.
+    #[error("an image holds no consistent state: {0}")]
+    State(#[from] Violation),
+}
+
+/// A state that is read from the entries of an image, of which it takes what its shard owns.
+#[derive(Debug)]
+pub struct Loader {
+    state: State,
+    /// Where reading is, to refuse what does not ascend.
+    last: Option<(Section, Vec<u8>)>,
+}
+
+impl Loader {
+    /// Begins with nothing.
+    pub fn new(shard: Shard) -> Self {
+        Self { state: State::new(shard), last: None }
+    }
+
+    /// Takes the next entry, in the order of the image.
+    pub fn entry(&mut self, section: Section, key: &[u8], value: &[u8]) -> Result<(), ImageError> {
+        match &mut self.last {
+            Some((last, last_key)) => {
+                if (*last, &last_key[..]) >= (section, key) {
+                    return Err(ImageError::Order(section));
+                }
+                *last = section;
+                last_key.clear();
+                last_key.extend_from_slice(key);
+            }
+            None => self.last = Some((section, key.to_vec())),
+        }
+        let value = Reader::new(value);
+        self.take(section, key, value).map_err(|error| ImageError::Entry(section, error))
+    }
+
+    /// The state, once all entries are in.
+    pub fn finish(mut self) -> Result<State, ImageError> {
+        for number in self.state.session_numbers() {
+            self.state.change(number, |session, _| session.queue.restored());
+        }
+        invariant::check(&self.state)?;
+        Ok(self.state)
+    }
+
+    fn take(&mut self, section: Section, key: &[u8], value: Reader<'_>) -> Result<(), RecordError> {
+        let mut of = Reader::new(key);
+        match section {
+            Section::Marks => self.marks(value)?,
+            Section::Sessions => self.session(session_of(&mut of)?, value)?,
+            Section::Subscriptions => {
+                let session = session_of(&mut of)?;
+                let number = SubNumber::new(u32::from_be_bytes(array(&mut of)?));
+                self.subscription(session, number, value)?;
+            }
+            Section::Inbound => self.inbound(session_of(&mut of)?, value)?,
+            Section::Queues => {
+                let session = session_of(&mut of)?;
+                self.queue(session, u64::from_be_bytes(array(&mut of)?), value)?;
+            }
+            Section::Wills => {
+                let session = session_of(&mut of)?;
+                self.will(session, Lsn::new(u64::from_be_bytes(array(&mut of)?)), value)?;
+            }
+            Section::Ended => self.ended(session_of(&mut of)?, value)?,
+            Section::Orphans => {
+                let session = session_of(&mut of)?;
+                self.orphan(session, u64::from_be_bytes(array(&mut of)?), value)?;
+            }
+            Section::Retained => self.retained(of.rest(), value)?,
+            Section::Facts => self.fact(of.byte()?, of.rest(), value),
+        }
+        of.end()
+    }
+
+    fn marks(&mut self, mut value: Reader<'_>) -> Result<(), RecordError> {
+        let marks = Marks::read(value.rest())?;
+        self.state.applied = marks.applied;
+        self.state.next_session = marks.next_session;
+        Ok(())
+    }
+
+    fn session(&mut self, number: SessionNumber, mut value: Reader<'_>) -> Result<(), RecordError> {
+        let flags = value.flags(UP | HAS_WILL | WILL_DUE)?;
+        let client = value.text()?;
+        let expiry_s = value.int32()?;
+        let mut session = Session::new(number, Arc::from(client), expiry_s, value.int16()?);
+        session.next_sub = SubNumber::new(value.int32()?);
+        let mut mark = || value.int().and_then(|n| within(n, QueueNumber::MAX.get()));
+        let (last, dup_through, doubtful) = (mark()?, mark()?, mark()?);
+        session.queue = Queue::with_marks(last, dup_through, doubtful, Lsn::new(value.int()?));
+        if flags & UP == 0 {
+            session.link = Link::Down { since_ms: value.int()? };
+        }
+        if flags & HAS_WILL != 0 {
+            let (lsn, delay_s) = (Lsn::new(value.int()?), value.int32()?);
+            let due_ms = if flags & WILL_DUE == 0 { None } else { Some(value.int()?) };
+            session.will = Some(Will { lsn, delay_s, due_ms });
+        }
+        value.end()?;
+        if self.state.owns_session(client) {
+            if self.state.clients.contains_key(client) {
+                return Err(RecordError::Value("second session of a client"));
+            }
+            self.state.insert(session);
+        }
+        Ok(())
+    }
+
+    fn subscription(
+        &mut self,
+        session: SessionNumber,
+        number: SubNumber,
+        mut value: Reader<'_>,
+    ) -> Result<(), RecordError> {
+        let flags = value.byte()?;
+        let Some(session) = self.state.sessions.get_mut(&session) else { return Ok(()) };
+        if flags == LEFT {
+            session.left.push((number, filter(value.rest())?.into()));
+            return Ok(());
+        }
+        let options = SubscribeOptions::from_byte(flags & !HAS_ID)
+            .map_err(|_| RecordError::Value("set of subscription options"))?;
+        let id = if flags & HAS_ID == 0 { None } else { Some(value.subscription_id()?) };
+        let sub = Subscription { number, options, id };
+        match session.subscriptions.set(filter(value.rest())?, sub) {
+            None => Ok(()),
+            Some(_) => Err(RecordError::Value("second subscription under a filter")),
+        }
+    }
+
+    fn inbound(
+        &mut self,
+        session: SessionNumber,
+        mut value: Reader<'_>,
+    ) -> Result<(), RecordError> {
+        const ID: RecordError = RecordError::Value("packet identifier");
+        let Some(session) = self.state.sessions.get_mut(&session) else { return Ok(()) };
+        let mut id = 0_u16;
+        while !value.is_empty() {
+            id = id.checked_add(value.int16()?).ok_or(ID)?;
+            let opened = zzq_types::PacketId::new(id).is_some_and(|id| session.inbound.open(id));
+            if !opened {
+                return Err(ID);
+            }
+        }
+        Ok(())
+    }
+
+    fn queue(
+        &mut self,
+        session: SessionNumber,
+        first: u64,
+        mut value: Reader<'_>,
+    ) -> Result<(), RecordError> {
+        let mut number = within(first, QueueNumber::MAX.get())?;
+        let mut lsn = 0;
+        let mut good = true;
+        self.state
+            .change(session, |session, _| {
+                while !value.is_empty() {
+                    number = number.saturating_add(value.int()?);
+                    let (waiting, late, extra) = waiting(&mut value, number, lsn)?;
+                    lsn = waiting.lsn.get();
+                    good &= session.queue.restore(&waiting, late, extra);
+                }
+                if good { Ok(()) } else { Err(RecordError::Value("message of a queue")) }
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    fn will(
+        &mut self,
+        session: SessionNumber,
+        lsn: Lsn,
+        mut value: Reader<'_>,
+    ) -> Result<(), RecordError> {
+        let (client, due_ms) = (value.text()?, value.int()?);
+        if self.state.owns_session(client) {
+            let client = Arc::from(client);
+            self.state.detach_will(session, lsn, DetachedWill { client, due_ms });
+        }
+        value.end()
+    }
+
+    fn ended(&mut self, session: SessionNumber, mut value: Reader<'_>) -> Result<(), RecordError> {
+        let volatile = value.flags(VOLATILE)? != 0;
+        let client = value.text()?;
+        let last = within(value.int()?, QueueNumber::MAX.get())?;
+        let mut shares = BTreeMap::new();
+        while !value.is_empty() {
+            let number = SubNumber::new(value.int32()?);
+            shares.insert(number, value.text()?.into());
+        }
+        if self.state.owns_session(client) {
+            let client = Arc::from(client);
+            let ended = Ended { client, volatile, last, shares, orphans: BTreeMap::new() };
+            self.state.ended.insert(session, ended);
+        }
+        Ok(())
+    }
+
+    fn orphan(
+        &mut self,
+        session: SessionNumber,
+        number: u64,
+        mut value: Reader<'_>,
+    ) -> Result<(), RecordError> {
+        let flags = value.flags(HAS_EXPIRY)?;
+        let (lsn, size) = (Lsn::new(value.int()?), value.int32()?);
+        let pick = SubNumber::new(value.int32()?);
+        let expires_ms = if flags == 0 { None } else { Some(value.int()?) };
+        value.end()?;
+        if let Some(ended) = self.state.ended.get_mut(&session) {
+            ended.orphans.insert(number, OrphanMessage { lsn, pick, size, expires_ms });
+        }
+        Ok(())
+    }
+
+    fn retained(&mut self, topic: &[u8], mut value: Reader<'_>) -> Result<(), RecordError> {
+        let topic = core::str::from_utf8(topic).map_err(|_| RecordError::Text)?;
+        let topic = TopicName::new(topic).map_err(|_| RecordError::Value("topic"))?;
+        let flags = value.flags(3 | HAS_EXPIRY)?;
+        let qos = QoS::from_bits(flags & 3).ok_or(RecordError::Value("QoS"))?;
+        let (lsn, time_ms, size) = (Lsn::new(value.int()?), value.int()?, value.int32()?);
+        let expiry = if flags & HAS_EXPIRY == 0 { None } else { Some(value.int32()?) };
+        if self.state.owns_topic(topic.as_str()) {
+            self.state.set_retained(topic, Retained { lsn, time_ms, expiry, qos, size });
+        }
+        value.end()
+    }
+
+    fn fact(&mut self, kind: u8, key: &[u8], mut value: Reader<'_>) {
+        if self.state.owns_fact(kind, key) {
+            self.state.facts.set(kind, key.to_vec(), value.rest());
+        }
+    }
+}
+
+fn waiting(
+    value: &mut Reader<'_>,
+    number: u64,
+    lsn_before: u64,
+) -> Result<(Waiting, bool, Option<Extra>), RecordError> {
+    let flags = value.flags(QOS2 | RETAIN | TAKEN | LATE | PICK | IDS | EXPIRES)?;
+    let has = |flag: u8| flags & flag != 0;
+    let lsn = Lsn::new(lsn_before.wrapping_add(unzigzag(value.int()?)));
+    let waiting = Waiting {
+        number: QueueNumber::new(number),
+        lsn,
+        queued_at: lsn,
+        qos: if has(QOS2) { QoS::ExactlyOnce } else { QoS::AtLeastOnce },
+        retain: has(RETAIN),
+        taken: has(TAKEN),
+        size: value.int32()?,
+    };
+    let pick = if has(PICK) { Some(SubNumber::new(value.int32()?)) } else { None };
+    let ids = if has(IDS) { SubscriptionIds::read(value)? } else { SubscriptionIds::NONE };
+    let expires_ms = if has(EXPIRES) { Some(value.int()?) } else { None };
+    let extra = Extra { ids: ids.as_bytes().into(), pick, expires_ms };
+    Ok((waiting, has(LATE), (flags & (PICK | IDS | EXPIRES) != 0).then_some(extra)))
+}
+
+fn session_of(key: &mut Reader<'_>) -> Result<SessionNumber, RecordError> {
+    let number = SessionNumber::new(u64::from_be_bytes(array(key)?));
+    number.ok_or(RecordError::Value("session number"))
+}
+
+fn array<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], RecordError> {
+    let bytes = reader.take(N)?;
+    bytes.first_chunk::<N>().copied().ok_or(RecordError::Truncated)
+}
+
+fn filter(bytes: &[u8]) -> Result<&str, RecordError> {
+    let text = core::str::from_utf8(bytes).map_err(|_| RecordError::Text)?;
+    match Filter::new(text) {
+        Ok(_) => Ok(text),
+        Err(_) => Err(RecordError::Value("filter")),
+    }
+}
+
+fn within(number: u64, max: u64) -> Result<u64, RecordError> {
+    if number <= max { Ok(number) } else { Err(RecordError::Value("queue number")) }
+}

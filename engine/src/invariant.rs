@@ -1,0 +1,114 @@
+//! What always holds in a state: checked by tests, the simulator and the journal tool.
+//!
+//! Never called inside apply, which is total: a log that breaks a promise is counted there, and
+//! still leaves a state for which all of this holds.
+
+use std::collections::BTreeSet;
+
+use thiserror::Error;
+use zzq_types::Filter;
+
+use crate::deadline::{Deadlines, Due};
+use crate::group::Ended;
+use crate::number::SessionNumber;
+use crate::retained::RetainedCursor;
+use crate::session::{Link, Session, Timers, is_shared};
+use crate::state::{State, expires_ms};
+
+/// Something that should always hold, and does not.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{rule}: {place}")]
+pub struct Violation {
+    /// What should hold.
+    pub rule: &'static str,
+    /// Where it does not.
+    pub place: String,
+}
+
+/// Checks the whole state.
+pub fn check(state: &State) -> Result<(), Violation> {
+    for session in state.sessions() {
+        check_session(state, session)?;
+    }
+    require(state.clients.len() == state.sessions.len(), "a client has one session", || {
+        format!("{} clients, {} sessions", state.clients.len(), state.sessions.len())
+    })?;
+    for (&number, ended) in &state.ended {
+        check_ended(state, number, ended)?;
+    }
+    for ((session, lsn), will) in &state.wills {
+        require(state.owns_session(&will.client), "a will is in its shard", || {
+            format!("{session} {lsn}")
+        })?;
+    }
+    for (topic, _) in state.retained.iter_from(&RetainedCursor::START) {
+        require(state.owns_topic(topic), "a topic is in its shard", || topic.to_owned())?;
+    }
+    let deadlines = recompute(state);
+    require(deadlines == state.deadlines, "what is due is indexed", || {
+        format!("{deadlines:?} is indexed as {:?}", state.deadlines)
+    })
+}
+
+fn check_session(state: &State, session: &Session) -> Result<(), Violation> {
+    let place = || session.number.to_string();
+    let known = state.clients.get(&session.client);
+    require(known == Some(&session.number), "a session is found by its client", place)?;
+    require(state.owns_session(&session.client), "a session is in its shard", place)?;
+    let below = session.number.get() < state.next_session;
+    require(below, "a session has a number below the next", place)?;
+    session.queue.check().or_else(|rule| require(false, rule, place))?;
+    let waits = session
+        .will
+        .as_ref()
+        .is_none_or(|will| will.due_ms.is_some() == matches!(session.link, Link::Down { .. }));
+    require(waits, "a will waits while its session is down", place)?;
+    let mut numbers = BTreeSet::new();
+    for (filter, sub) in session.subscriptions.iter() {
+        require(Filter::new(filter).is_ok(), "filters are well formed", || filter.to_owned())?;
+        let own = sub.number < session.next_sub && numbers.insert(sub.number);
+        require(own, "a subscription has a number of its own", place)?;
+    }
+    for (number, filter) in &session.left {
+        let own = *number < session.next_sub && numbers.insert(*number);
+        require(own && is_shared(filter), "what was left was shared", place)?;
+    }
+    Ok(())
+}
+
+fn check_ended(state: &State, number: SessionNumber, ended: &Ended) -> Result<(), Violation> {
+    let place = || number.to_string();
+    let over = !state.sessions.contains_key(&number);
+    require(over, "an ended session has ended", place)?;
+    require(state.owns_session(&ended.client), "an ended session is in its shard", place)?;
+    require(!ended.shares.is_empty(), "an ended session is kept for its groups", place)?;
+    for (&queue_number, orphan) in &ended.orphans {
+        let known = ended.shares.contains_key(&orphan.pick) && queue_number <= ended.last;
+        require(known, "an orphan has a group", place)?;
+    }
+    Ok(())
+}
+
+fn recompute(state: &State) -> Deadlines {
+    let mut deadlines = Deadlines::default();
+    for session in state.sessions.values() {
+        deadlines.change(session.number, Timers::default(), session.timers());
+    }
+    for (&(session, lsn), will) in &state.wills {
+        deadlines.set(will.due_ms, Due::Will { session, lsn });
+    }
+    for (topic, retained) in state.retained.iter_from(&RetainedCursor::START) {
+        if let Some(at_ms) = expires_ms(retained) {
+            deadlines.set(at_ms, Due::Retained { topic: topic.into() });
+        }
+    }
+    deadlines
+}
+
+fn require(
+    holds: bool,
+    rule: &'static str,
+    place: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation { rule, place: place() }) }
+}

@@ -1,0 +1,198 @@
+//! One session: what outlives its connection.
+//!
+//! Owns: the fields and the rules that concern one session alone. Does not know: other sessions,
+//! retained messages, effects.
+
+mod inbound;
+mod queue;
+mod subscriptions;
+
+use std::sync::Arc;
+
+use zzq_types::Lsn;
+
+pub use inbound::Inbound;
+pub(crate) use queue::{Extra, Incoming};
+pub use queue::{JUMP, Queue, Waiting};
+pub use subscriptions::{Subscription, Subscriptions};
+
+use crate::number::{SessionNumber, SubNumber};
+use crate::will::Will;
+
+/// The expiry of a session that never expires, in seconds.
+pub const NEVER: u32 = u32::MAX;
+
+/// How many shared subscriptions that are no more a session remembers although no message in its
+/// queue came by them: for picks that were under way when it unsubscribed.
+const LEFT_MAX: usize = 16;
+
+/// Whether a session has a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// It has.
+    Up,
+    /// It has none.
+    Down {
+        /// Since when, in log time.
+        since_ms: u64,
+    },
+}
+
+/// A session.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub(crate) number: SessionNumber,
+    pub(crate) client: Arc<str>,
+    pub(crate) link: Link,
+    pub(crate) expiry_s: u32,
+    pub(crate) window: u16,
+    pub(crate) subscriptions: Subscriptions,
+    /// One above the highest number that a subscription had.
+    pub(crate) next_sub: SubNumber,
+    pub(crate) queue: Queue,
+    pub(crate) inbound: Inbound,
+    pub(crate) will: Option<Will>,
+    /// Shared subscriptions that are no more, whose picks may still be here or under way.
+    pub(crate) left: Vec<(SubNumber, Box<str>)>,
+}
+
+/// When something is to be done about a session that is down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Timers {
+    pub(crate) will: Option<(u64, Lsn)>,
+    pub(crate) messages: Option<u64>,
+    pub(crate) end: Option<u64>,
+}
+
+impl Session {
+    /// A session that is up, with nothing in it.
+    pub(crate) fn new(number: SessionNumber, client: Arc<str>, expiry_s: u32, window: u16) -> Self {
+        Self {
+            number,
+            client,
+            link: Link::Up,
+            expiry_s,
+            window,
+            subscriptions: Subscriptions::default(),
+            next_sub: SubNumber::default(),
+            queue: Queue::default(),
+            inbound: Inbound::default(),
+            will: None,
+            left: Vec::new(),
+        }
+    }
+
+    /// Its number.
+    pub const fn number(&self) -> SessionNumber {
+        self.number
+    }
+
+    /// Whose it is.
+    pub fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// Whether it has a connection.
+    pub const fn link(&self) -> Link {
+        self.link
+    }
+
+    /// How long it outlives its connection, in seconds; 0: not at all, [`NEVER`]: for ever.
+    pub const fn expiry_s(&self) -> u32 {
+        self.expiry_s
+    }
+
+    /// Whether it ends with its connection.
+    pub const fn is_volatile(&self) -> bool {
+        self.expiry_s == 0
+    }
+
+    /// How many QoS 1 and 2 messages the client took unacknowledged at the last CONNECT.
+    pub const fn window(&self) -> u16 {
+        self.window
+    }
+
+    /// What it subscribes to.
+    pub const fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    /// The lowest number that a new subscription may have: numbers ascend and are never reused.
+    pub const fn next_subscription(&self) -> SubNumber {
+        self.next_sub
+    }
+
+    /// What is owed to it at QoS 1 and 2.
+    pub const fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The identifiers of QoS 2 messages that it has not released.
+    pub const fn inbound(&self) -> &Inbound {
+        &self.inbound
+    }
+
+    /// Its will.
+    pub const fn will(&self) -> Option<&Will> {
+        self.will.as_ref()
+    }
+
+    /// When it ends by itself, in log time; `None` while it is up, and for ever.
+    //= MQTT5-4.1.0-2
+    pub fn ends_ms(&self) -> Option<u64> {
+        match self.link {
+            Link::Down { since_ms } if self.expiry_s != NEVER => {
+                Some(since_ms.saturating_add(u64::from(self.expiry_s) * 1000))
+            }
+            _ => None,
+        }
+    }
+
+    /// The filter of a shared subscription that it has or had.
+    pub fn shared_filter(&self, number: SubNumber) -> Option<&str> {
+        let had = || self.left.iter().find(|(left, _)| *left == number).map(|(_, text)| &**text);
+        self.subscriptions.filter_of(number).filter(|text| is_shared(text)).or_else(had)
+    }
+
+    pub(crate) fn timers(&self) -> Timers {
+        if self.link == Link::Up {
+            return Timers::default();
+        }
+        Timers {
+            will: self.will.as_ref().and_then(|will| Some((will.due_ms?, will.lsn))),
+            messages: self.queue.next_expiry_ms(),
+            end: self.ends_ms(),
+        }
+    }
+
+    /// The connection is gone: the will waits.
+    //= MQTT5-3.1.2-8
+    pub(crate) fn go_down(&mut self, time_ms: u64) {
+        self.link = Link::Down { since_ms: time_ms };
+        let ends_ms = self.ends_ms();
+        if let Some(will) = &mut self.will {
+            let waited = time_ms.saturating_add(u64::from(will.delay_s) * 1000);
+            will.due_ms = Some(ends_ms.map_or(waited, |ends_ms| waited.min(ends_ms)));
+        }
+    }
+
+    /// Remembers a shared subscription that is no more, as long as its picks may need it.
+    pub(crate) fn leave(&mut self, number: SubNumber, filter: Box<str>) {
+        if !is_shared(&filter) {
+            return;
+        }
+        self.left.push((number, filter));
+        let mut surplus = self.left.len().saturating_sub(LEFT_MAX);
+        let queue = &self.queue;
+        self.left.retain(|(left, _)| {
+            let forget = surplus > 0 && !queue.has_pick(*left);
+            surplus -= usize::from(forget);
+            !forget
+        });
+    }
+}
+
+/// Whether a filter's text names a group.
+pub(crate) fn is_shared(filter: &str) -> bool {
+    filter.starts_with("$share/")
+}
