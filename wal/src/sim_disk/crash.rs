@@ -101,7 +101,8 @@ impl SimDisk {
     }
 
     /// The disk as a new process finds it when only the old one ended: the writes in flight are
-    /// carried out, nothing is lost, nothing more is durable than before, faults are gone.
+    /// carried out and can be read, but none is durable, as when a process is killed between a
+    /// write and its flush. Nothing else is lost or more durable than before, faults are gone.
     #[must_use]
     pub fn restart(&self) -> Self {
         let state = self.state();

@@ -247,7 +247,8 @@ impl State {
         contents
     }
 
-    /// The same disk with the writes in flight carried out and nobody waiting for them.
+    /// The same disk with the writes in flight carried out, but for their flush, and nobody waiting
+    /// for them.
     pub(super) fn carried_out(&self) -> Self {
         let (names, files) = (self.names.clone(), self.files.clone());
         let mut after = Self::with_files(self.capacity, names, files);
@@ -255,7 +256,7 @@ impl State {
         for InFlight { write, number, fault } in self.flight.iter() {
             let (file, bytes) = (write.file.file, &write.buffer);
             // Its result is told to nobody: who asked has ended.
-            let _ = after.carry_out(file, bytes, write.offset, write.sync, *number, *fault);
+            let _ = after.carry_out(file, bytes, write.offset, false, *number, *fault);
         }
         after
     }

@@ -132,6 +132,8 @@ fn writes_in_flight_may_survive_a_crash_and_are_carried_out_by_a_restart() {
     assert_eq!(sectors(&disk.crash_with(Survival::Everything)), [5; 8]);
     let restarted = disk.restart();
     assert_eq!(sectors(&restarted), [5; 8]);
+    assert_eq!(sectors(&restarted.crash_with(Survival::Nothing)), [0; 8], "not yet durable");
+    restarted.open("a").unwrap().sync().unwrap();
     assert_eq!(sectors(&restarted.crash_with(Survival::Nothing)), [5; 8]);
     assert!(reap(&restarted).is_empty());
     assert_eq!(disk.in_flight(), [1], "the old disk goes on by itself");
