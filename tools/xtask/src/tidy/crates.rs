@@ -120,12 +120,19 @@ fn duplicates(packages: &[Package], skipped: &[String], found: &mut Vec<Finding>
         versions.entry(&package.name).or_default().push(&package.version);
     }
     for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
-        let excused = |version: &&str| skipped.contains(&format!("{name}@{version}"));
+        let excused = |version: &&str| skipped.iter().any(|spec| fits(spec, name, version));
         if versions.iter().filter(|version| !excused(version)).count() > 1 {
             let message = format!("{name} is built in versions {}", versions.join(" and "));
             found.push(Finding::new(LISTS, 1, message));
         }
     }
+}
+
+/// Whether `name@version` is this crate; the version may be cut off behind a dot.
+fn fits(spec: &str, name: &str, version: &str) -> bool {
+    let rest = spec.strip_prefix(name).and_then(|rest| rest.strip_prefix('@'));
+    let rest = rest.and_then(|wanted| version.strip_prefix(wanted));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 #[cfg(test)]
@@ -172,6 +179,7 @@ mod tests {
         };
         assert_eq!(count(&[]), 1);
         assert_eq!(count(&["a@1.0.0".to_owned()]), 0);
-        assert_eq!(count(&["a@3.0.0".to_owned()]), 1);
+        assert_eq!(count(&["a@1".to_owned()]), 0);
+        assert_eq!(count(&["a@3.0.0".to_owned(), "a@1.0.00".to_owned(), "aa@1".to_owned()]), 1);
     }
 }
