@@ -4,6 +4,8 @@ use core::fmt;
 
 use thiserror::Error;
 
+use crate::text::contains_any;
+
 /// A checked topic name: 1 to 65 535 bytes, no wildcard, no U+0000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicName<'a>(&'a str);
@@ -37,6 +39,7 @@ impl<'a> TopicName<'a> {
     //= MQTT5-4.7.3-1
     //= MQTT5-4.7.3-2
     //= MQTT5-4.7.3-3
+    #[inline]
     pub fn new(text: &'a str) -> Result<Self, TopicError> {
         if text.is_empty() {
             return Err(TopicError::Empty);
@@ -44,12 +47,9 @@ impl<'a> TopicName<'a> {
         if text.len() > usize::from(u16::MAX) {
             return Err(TopicError::TooLong(text.len()));
         }
-        for byte in text.bytes() {
-            match byte {
-                b'+' | b'#' => return Err(TopicError::Wildcard),
-                0 => return Err(TopicError::Nul),
-                _ => {}
-            }
+        if contains_any(text.as_bytes(), [0, b'+', b'#']) {
+            let nul = contains_any(text.as_bytes(), [0]);
+            return Err(if nul { TopicError::Nul } else { TopicError::Wildcard });
         }
         Ok(Self(text))
     }

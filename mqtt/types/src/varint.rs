@@ -26,7 +26,16 @@ pub enum VarintError {
 /// `Overlong` is reported for MQTT 5's rule; a caller that speaks an older version, which has no
 /// such rule, uses the same: no known client writes longer forms.
 //= MQTT5-1.5.5-1
+#[inline]
 pub fn read_varint(bytes: &[u8]) -> Result<(u32, usize), VarintError> {
+    match bytes {
+        [byte @ 0..=0x7F, ..] => Ok((u32::from(*byte), 1)),
+        _ => read_long(bytes),
+    }
+}
+
+/// Reads an integer of two bytes or more, or none.
+fn read_long(bytes: &[u8]) -> Result<(u32, usize), VarintError> {
     let mut value = 0_u32;
     for (i, &byte) in bytes.iter().take(4).enumerate() {
         value |= u32::from(byte & 0x7F) << (7 * i);
@@ -43,6 +52,7 @@ pub fn read_varint(bytes: &[u8]) -> Result<(u32, usize), VarintError> {
 /// # Panics
 /// Above [`VARINT_MAX`]: callers bound what they encode.
 //= MQTT5-1.5.5-1
+#[inline]
 pub fn write_varint(out: &mut Vec<u8>, mut value: u32) {
     assert!(value <= VARINT_MAX, "{value} does not fit a variable byte integer");
     loop {
