@@ -1,6 +1,8 @@
 //! A reader over the body of a packet: every read is checked against what is left.
 
-use zzq_types::{Properties, PropertyScope, VarintError, check_text, read_varint};
+use zzq_types::{
+    Properties, PropertyScope, TextError, TopicName, VarintError, check_text, read_varint,
+};
 
 use crate::{Fault, Field, Malformed};
 
@@ -50,6 +52,19 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(crate) fn text(&mut self, field: Field) -> Result<&'a str, Malformed> {
         check_text(self.binary()?).map_err(|fault| Malformed::Text(field, fault))
+    }
+
+    /// A topic behind a length of two bytes; `None` for an empty one.
+    #[inline]
+    pub(crate) fn topic(&mut self, field: Field) -> Result<Option<TopicName<'a>>, Malformed> {
+        let Ok(text) = core::str::from_utf8(self.binary()?) else {
+            return Err(Malformed::Text(field, TextError::IllFormed));
+        };
+        if text.is_empty() {
+            return Ok(None);
+        }
+        // The check for U+0000 is the topic's own.
+        TopicName::new(text).map(Some).map_err(|fault| Malformed::Topic(field, fault))
     }
 
     /// The block of properties behind its length.

@@ -16,11 +16,14 @@ use zzq_types::{PacketId, ProtocolVersion};
 
 use crate::cursor::Cursor;
 use crate::{
-    AckKind, Answer, DecodeError, Fault, FixedHeader, Limits, Malformed, Packet, PacketType,
-    Sender, Violation, frame,
+    AckKind, Answer, Connect, DecodeError, Fault, FixedHeader, Limits, Malformed, Packet,
+    PacketType, Sender, Violation, frame,
 };
 
 pub(crate) use publish::decode_behind_topic;
+
+/// A packet with its size; `None` where more bytes are needed.
+pub type Decoded<'a> = Result<Option<(Packet<'a>, usize)>, DecodeError>;
 
 /// Reads what one peer sends. Holds no bytes: the caller keeps the buffer.
 #[derive(Clone, Copy, Debug)]
@@ -29,17 +32,22 @@ pub struct Decoder {
     version: Option<ProtocolVersion>,
     limits: Limits,
     bridges: bool,
+    /// The packet types that may come, a bit each.
+    expected: u16,
 }
 
 impl Decoder {
     /// For a server: reads what a client sends, CONNECT first.
     pub const fn of_clients(limits: Limits) -> Self {
-        Self { sender: Sender::Client, version: None, limits, bridges: false }
+        let expected = expected(Sender::Client, None);
+        Self { sender: Sender::Client, version: None, limits, bridges: false, expected }
     }
 
     /// For a client: reads what a server sends, in the version that CONNECT named.
     pub const fn of_servers(version: ProtocolVersion, limits: Limits) -> Self {
-        Self { sender: Sender::Server, version: Some(version), limits, bridges: false }
+        let expected = expected(Sender::Server, Some(version));
+        let version = Some(version);
+        Self { sender: Sender::Server, version, limits, bridges: false, expected }
     }
 
     /// Accepts mosquitto's bridges, which set bit 0x80 of the protocol level.
@@ -52,6 +60,7 @@ impl Decoder {
     /// CONNECT has named its version: no other may follow, everything else may.
     pub const fn connected(&mut self, version: ProtocolVersion) {
         self.version = Some(version);
+        self.expected = expected(self.sender, self.version);
     }
 
     /// Other limits from the next packet on.
@@ -60,11 +69,13 @@ impl Decoder {
     }
 
     /// The version that CONNECT has named.
+    #[inline]
     pub const fn version(self) -> Option<ProtocolVersion> {
         self.version
     }
 
     /// Who is read.
+    #[inline]
     pub const fn sender(self) -> Sender {
         self.sender
     }
@@ -76,12 +87,10 @@ impl Decoder {
     pub fn header(self, bytes: &[u8]) -> Result<Option<FixedHeader>, DecodeError> {
         let Some(&first) = bytes.first() else { return Ok(None) };
         let packet = self.packet_type(first)?;
-        let header = FixedHeader::read(packet, bytes, self.limits)
-            .map_err(|fault| self.error(packet, fault))?;
-        if let Some(header) = header {
-            header.check_body_len(self.version).map_err(|fault| self.error(packet, fault))?;
+        match FixedHeader::read(packet, bytes, self.limits, self.version) {
+            Ok(header) => Ok(header),
+            Err(fault) => Err(self.error(packet, fault)),
         }
-        Ok(header)
     }
 
     /// Decodes the packet at the front of `bytes` and returns it with its size; `None` if more
@@ -90,70 +99,84 @@ impl Decoder {
     /// # Errors
     /// Every fault ends the connection; [`DecodeError::answer`] says with which last packet.
     #[inline]
-    pub fn decode(self, bytes: &[u8]) -> Result<Option<(Packet<'_>, usize)>, DecodeError> {
+    pub fn decode(self, bytes: &[u8]) -> Decoded<'_> {
         let Some(header) = self.header(bytes)? else { return Ok(None) };
         let Some(packet) = bytes.get(..header.total_len()) else { return Ok(None) };
-        let body = &packet[header.header_len()..];
-        Ok(Some((self.body(header, body)?, header.total_len())))
+        self.body(header, &packet[header.header_len()..])
     }
 
-    /// Decodes the body that belongs to `header`.
+    /// Decodes the body that belongs to `header`. Each arm makes the result whole, once: a `Packet`
+    /// has room for a CONNECT, and moving that about costs more than reading a short packet.
     #[inline]
-    fn body(self, header: FixedHeader, body: &[u8]) -> Result<Packet<'_>, DecodeError> {
-        let packet = header.packet();
+    fn body(self, header: FixedHeader, body: &[u8]) -> Decoded<'_> {
+        let (packet, size) = (header.packet(), header.total_len());
         let Some(version) = self.version else {
-            return connect::decode(body, self.bridges).map(Packet::Connect).map_err(
-                |(version, fault)| {
-                    DecodeError::new(Some(packet), fault, Answer::to_connect(version, &fault))
-                },
-            );
+            return self.connect(body).map(|connect| Some((Packet::Connect(connect), size)));
         };
         let context = Context { sender: self.sender, version, first: header.first_byte() };
-        context.body(packet, body).map_err(|fault| self.error(packet, fault))
+        let fail = |fault| self.error(packet, fault);
+        let ack = |kind| ack::decode(context, kind, body).map_err(fail);
+        match packet {
+            PacketType::Publish => {
+                let publish = publish::decode(context, body).map_err(fail)?;
+                Ok(Some((Packet::Publish(publish), size)))
+            }
+            PacketType::PubAck => Ok(Some((Packet::PubAck(ack(AckKind::PubAck)?), size))),
+            PacketType::PubRec => Ok(Some((Packet::PubRec(ack(AckKind::PubRec)?), size))),
+            PacketType::PubRel => Ok(Some((Packet::PubRel(ack(AckKind::PubRel)?), size))),
+            PacketType::PubComp => Ok(Some((Packet::PubComp(ack(AckKind::PubComp)?), size))),
+            // No body: the header has held them to that.
+            PacketType::PingReq => Ok(Some((Packet::PingReq, size))),
+            PacketType::PingResp => Ok(Some((Packet::PingResp, size))),
+            _ => match context.rare_body(packet, body) {
+                Ok(packet) => Ok(Some((packet, size))),
+                Err(fault) => Err(self.error(packet, fault)),
+            },
+        }
+    }
+
+    fn connect(self, body: &[u8]) -> Result<Connect<'_>, DecodeError> {
+        connect::decode(body, self.bridges).map_err(|(version, fault)| {
+            let answer = Answer::to_connect(version, &fault);
+            DecodeError::new(Some(PacketType::Connect), fault, answer)
+        })
     }
 
     /// What the first byte says, if it may come now.
     #[inline]
     fn packet_type(self, first: u8) -> Result<PacketType, DecodeError> {
-        let Some(packet) = PacketType::from_first_byte(first) else {
-            let fault = Malformed::ReservedType(0).into();
-            return Err(DecodeError::new(None, fault, Answer::on_connection(self.version, &fault)));
-        };
-        self.check_packet(packet, first).map_err(|fault| self.error(packet, fault))?;
-        Ok(packet)
-    }
-
-    //= MQTT311-3.1.0-1
-    //= MQTT311-3.1.0-2
-    //= MQTT5-3.1.0-1
-    //= MQTT5-3.1.0-2
-    #[inline]
-    fn check_packet(self, packet: PacketType, first: u8) -> Result<(), Fault> {
-        match (self.version, packet) {
-            (None, PacketType::Connect) => {}
-            (None, _) => return Err(Violation::NotConnected.into()),
-            (Some(version), PacketType::Auth) if !version.is_v5() => {
-                return Err(Malformed::ReservedType(15).into());
+        match PacketType::from_first_byte(first) {
+            Some(packet) if self.expected & 1 << (first >> 4) != 0 => {
+                match frame::check_flags(packet, first, self.version) {
+                    Ok(()) => Ok(packet),
+                    Err(fault) => Err(self.error(packet, fault.into())),
+                }
             }
-            (Some(version), PacketType::Disconnect)
-                if !version.is_v5() && self.sender == Sender::Server =>
-            {
-                return Err(Violation::WrongSender.into());
-            }
-            (Some(_), PacketType::Connect) if self.sender == Sender::Client => {
-                return Err(Violation::ConnectedTwice.into());
-            }
-            (Some(_), _) if !packet.sent_by(self.sender) => {
-                return Err(Violation::WrongSender.into());
-            }
-            (Some(_), _) => {}
+            packet => Err(self.unexpected(packet)),
         }
-        frame::check_flags(packet, first, self.version).map_err(Fault::from)
     }
 
     #[cold]
-    pub(crate) fn error(self, packet: PacketType, fault: impl Into<Fault>) -> DecodeError {
-        let fault = fault.into();
+    fn unexpected(self, packet: Option<PacketType>) -> DecodeError {
+        let Some(packet) = packet else {
+            let fault = Malformed::ReservedType(0).into();
+            return DecodeError::new(None, fault, Answer::on_connection(self.version, &fault));
+        };
+        let fault = match (self.version, packet) {
+            (None, _) => Violation::NotConnected.into(),
+            (Some(version), PacketType::Auth) if !version.is_v5() => {
+                Malformed::ReservedType(15).into()
+            }
+            (Some(_), PacketType::Connect) if self.sender == Sender::Client => {
+                Violation::ConnectedTwice.into()
+            }
+            (Some(_), _) => Violation::WrongSender.into(),
+        };
+        self.error(packet, fault)
+    }
+
+    #[cold]
+    pub(crate) fn error(self, packet: PacketType, fault: Fault) -> DecodeError {
         let answer = if packet == PacketType::Connect && self.version.is_none() {
             Answer::to_connect(None, &fault)
         } else {
@@ -173,14 +196,9 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    #[inline]
-    fn body(self, packet: PacketType, body: &[u8]) -> Result<Packet<'_>, Fault> {
+    /// Bodies of packets that come once in a while.
+    fn rare_body(self, packet: PacketType, body: &[u8]) -> Result<Packet<'_>, Fault> {
         Ok(match packet {
-            PacketType::Publish => Packet::Publish(publish::decode(self, body)?),
-            PacketType::PubAck => Packet::PubAck(ack::decode(self, AckKind::PubAck, body)?),
-            PacketType::PubRec => Packet::PubRec(ack::decode(self, AckKind::PubRec, body)?),
-            PacketType::PubRel => Packet::PubRel(ack::decode(self, AckKind::PubRel, body)?),
-            PacketType::PubComp => Packet::PubComp(ack::decode(self, AckKind::PubComp, body)?),
             PacketType::Subscribe => Packet::Subscribe(subscribe::decode(self, body)?),
             PacketType::SubAck => Packet::SubAck(subscribe::decode_ack(self, body)?),
             PacketType::Unsubscribe => Packet::Unsubscribe(unsubscribe::decode(self, body)?),
@@ -188,12 +206,34 @@ impl Context {
             PacketType::ConnAck => Packet::ConnAck(connack::decode(self, body)?),
             PacketType::Disconnect => Packet::Disconnect(disconnect::decode(self, body)?),
             PacketType::Auth => Packet::Auth(auth::decode(self, body)?),
-            // No body: the header has held them to that.
-            PacketType::PingReq => Packet::PingReq,
-            PacketType::PingResp => Packet::PingResp,
-            PacketType::Connect => return Err(Violation::ConnectedTwice.into()),
+            _ => return Err(Violation::ConnectedTwice.into()),
         })
     }
+}
+
+/// The packet types that may come, a bit each.
+//= MQTT311-3.1.0-1
+//= MQTT311-3.1.0-2
+//= MQTT5-3.1.0-1
+//= MQTT5-3.1.0-2
+const fn expected(sender: Sender, version: Option<ProtocolVersion>) -> u16 {
+    let Some(version) = version else { return 1 << (PacketType::Connect as u8) };
+    let mut expected = 0;
+    let mut at = 0;
+    while at < PacketType::ALL.len() {
+        let packet = PacketType::ALL[at];
+        at += 1;
+        let barred = match packet {
+            PacketType::Connect => true,
+            PacketType::Auth => !version.is_v5(),
+            PacketType::Disconnect => !version.is_v5() && matches!(sender, Sender::Server),
+            _ => false,
+        };
+        if !barred && packet.sent_by(sender) {
+            expected |= 1 << (packet as u8);
+        }
+    }
+    expected
 }
 
 /// A packet identifier.

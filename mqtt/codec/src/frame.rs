@@ -38,6 +38,7 @@ impl FixedHeader {
         packet: PacketType,
         bytes: &[u8],
         limits: Limits,
+        version: Option<ProtocolVersion>,
     ) -> Result<Option<Self>, Fault> {
         let (&first, rest) = bytes.split_first().ok_or(Malformed::Truncated)?;
         let (remaining, taken) = match read_varint(rest) {
@@ -50,7 +51,9 @@ impl FixedHeader {
         if size > limits.max_packet {
             return Err(Fault::TooLarge { size, limit: limits.max_packet });
         }
-        Ok(Some(Self { packet, first, len, remaining }))
+        let header = Self { packet, first, len, remaining };
+        header.check_body_len(version)?;
+        Ok(Some(header))
     }
 
     /// The packet's type.
@@ -85,22 +88,18 @@ impl FixedHeader {
 
     /// Packets of a fixed size are held to it before they are waited for.
     #[inline]
-    pub(crate) fn check_body_len(self, version: Option<ProtocolVersion>) -> Result<(), Malformed> {
-        let most = match (self.packet, version) {
-            (PacketType::PingReq | PacketType::PingResp, _) => 0,
-            (PacketType::Connect | PacketType::Publish, _) | (_, Some(ProtocolVersion::V5)) => {
-                return Ok(());
-            }
-            (PacketType::Disconnect, _) => 0,
-            (
-                PacketType::ConnAck
-                | PacketType::PubAck
-                | PacketType::PubRec
-                | PacketType::PubRel
-                | PacketType::PubComp
-                | PacketType::UnsubAck,
-                _,
-            ) => 2,
+    fn check_body_len(self, version: Option<ProtocolVersion>) -> Result<(), Malformed> {
+        let most = match self.packet {
+            PacketType::Publish | PacketType::Connect => return Ok(()),
+            PacketType::PingReq | PacketType::PingResp => 0,
+            _ if matches!(version, Some(ProtocolVersion::V5)) => return Ok(()),
+            PacketType::Disconnect => 0,
+            PacketType::ConnAck
+            | PacketType::PubAck
+            | PacketType::PubRec
+            | PacketType::PubRel
+            | PacketType::PubComp
+            | PacketType::UnsubAck => 2,
             _ => return Ok(()),
         };
         match self.body_len().checked_sub(most) {
@@ -210,19 +209,20 @@ mod tests {
     #[test]
     fn the_limit_counts_the_header() {
         let limits = Limits { max_packet: 130 };
-        let fits = FixedHeader::read(P::Publish, &[0x30, 0x7F], limits).unwrap().unwrap();
+        let fits = FixedHeader::read(P::Publish, &[0x30, 0x7F], limits, V311).unwrap().unwrap();
         assert_eq!((fits.total_len(), fits.header_len(), fits.body_len()), (129, 2, 127));
-        let over = FixedHeader::read(P::Publish, &[0x30, 0x80, 0x01], limits);
+        let over = FixedHeader::read(P::Publish, &[0x30, 0x80, 0x01], limits, V311);
         assert_eq!(over, Err(Fault::TooLarge { size: 131, limit: 130 }));
     }
 
     #[test]
     fn the_longest_packet_is_known_from_five_bytes() {
         let bytes = [0x30, 0xFF, 0xFF, 0xFF, 0x7F];
-        let header = FixedHeader::read(P::Publish, &bytes, Limits::default()).unwrap().unwrap();
+        let header =
+            FixedHeader::read(P::Publish, &bytes, Limits::default(), V311).unwrap().unwrap();
         assert_eq!(header.total_len(), 268_435_460);
         for cut in 1..5 {
-            let read = FixedHeader::read(P::Publish, &bytes[..cut], Limits::default());
+            let read = FixedHeader::read(P::Publish, &bytes[..cut], Limits::default(), V311);
             assert_eq!(read, Ok(None));
         }
     }
@@ -234,7 +234,7 @@ mod tests {
             (&[0x30, 0x80, 0x00][..], VarintError::Overlong),
             (&[0x30, 0xFF, 0xFF, 0xFF, 0xFF], VarintError::TooLong),
         ] {
-            let read = FixedHeader::read(P::Publish, bytes, Limits::default());
+            let read = FixedHeader::read(P::Publish, bytes, Limits::default(), V311);
             assert_eq!(read, Err(Malformed::RemainingLength(fault).into()));
         }
     }
@@ -243,16 +243,15 @@ mod tests {
     fn fixed_sizes_are_held_to_at_the_header() {
         let check = |packet: P, len, version| {
             let bytes = [packet.bits(), len];
-            let header = FixedHeader::read(packet, &bytes, Limits::default()).unwrap().unwrap();
-            header.check_body_len(version)
+            FixedHeader::read(packet, &bytes, Limits::default(), version).map(|_| ())
         };
         for version in [V31, V311, V5] {
-            assert_eq!(check(P::PingReq, 1, version), Err(Malformed::TrailingBytes(1)));
+            assert_eq!(check(P::PingReq, 1, version), Err(Malformed::TrailingBytes(1).into()));
             assert_eq!(check(P::PingReq, 0, version), Ok(()));
         }
-        assert_eq!(check(P::PubAck, 9, V311), Err(Malformed::TrailingBytes(7)));
+        assert_eq!(check(P::PubAck, 9, V311), Err(Malformed::TrailingBytes(7).into()));
         assert_eq!(check(P::PubAck, 9, V5), Ok(()));
-        assert_eq!(check(P::Disconnect, 1, V31), Err(Malformed::TrailingBytes(1)));
+        assert_eq!(check(P::Disconnect, 1, V31), Err(Malformed::TrailingBytes(1).into()));
         assert_eq!(check(P::SubAck, 9, V31), Ok(()));
     }
 }

@@ -34,7 +34,7 @@ mod reasons;
 mod role;
 mod run;
 
-pub use decode::Decoder;
+pub use decode::{Decoded, Decoder};
 pub use encode::{EncodeError, Encoder, PublishHead, PublishPlace, encode_ack};
 pub use error::{Answer, DecodeError, Fault, Field, Malformed, Refusal, Violation};
 pub use frame::{FixedHeader, Limits};

@@ -1,6 +1,6 @@
 //! CONNECT: name and level first, as nothing behind them can be read without; then by version.
 
-use zzq_types::{Properties, PropertyScope, ProtocolVersion, QoS, TopicName};
+use zzq_types::{Properties, PropertyScope, ProtocolVersion, QoS, TopicError};
 
 use crate::cursor::Cursor;
 use crate::{Connect, Fault, Field, Malformed, Refusal, Will};
@@ -132,8 +132,8 @@ fn will<'a>(
         return Ok(None);
     }
     let properties = properties(cursor, version, PropertyScope::Will)?;
-    let topic = cursor.text(Field::WillTopic)?;
-    let topic = TopicName::new(topic).map_err(|fault| Malformed::Topic(Field::WillTopic, fault))?;
+    let empty = Malformed::Topic(Field::WillTopic, TopicError::Empty);
+    let topic = cursor.topic(Field::WillTopic)?.ok_or(empty)?;
     Ok(Some(Will {
         qos: will_qos(flags).ok_or(Malformed::WillQoS3)?,
         retain: flags & WILL_RETAIN != 0,

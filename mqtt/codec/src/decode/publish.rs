@@ -1,6 +1,6 @@
 //! PUBLISH: the packet that everything is about, read in one pass and without a copy.
 
-use zzq_types::{Properties, Property, PropertyId, PropertyScope, TopicName};
+use zzq_types::{Properties, Property, PropertyId, PropertyScope, TopicError, TopicName};
 
 use super::{Context, packet_id};
 use crate::cursor::Cursor;
@@ -13,12 +13,11 @@ use crate::{Delivery, Fault, Field, Malformed, Publish, Sender, Violation};
 #[inline]
 pub(super) fn decode(context: Context, body: &[u8]) -> Result<Publish<'_>, Fault> {
     let mut cursor = Cursor::new(body);
-    let topic = cursor.text(Field::Topic)?;
+    let topic = cursor.topic(Field::Topic)?;
     // An empty topic may have an alias: the properties say.
-    let topic = match topic {
-        "" if context.version.is_v5() => None,
-        text => Some(TopicName::new(text).map_err(|fault| Malformed::Topic(Field::Topic, fault))?),
-    };
+    if topic.is_none() && !context.version.is_v5() {
+        return Err(Malformed::Topic(Field::Topic, TopicError::Empty).into());
+    }
     decode_behind_topic(context, topic, cursor)
 }
 

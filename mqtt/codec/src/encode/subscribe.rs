@@ -40,9 +40,9 @@ impl Encoder {
             put_properties(out, block);
             out.extend_from_slice(list);
         } else {
-            for entry in subscribe.subscriptions {
-                put_binary(out, entry.text.as_bytes());
-                out.push(entry.options.qos.bits());
+            for (text, options) in subscribe.subscriptions.raw() {
+                put_binary(out, text.as_bytes());
+                out.push(options.qos.bits());
             }
         }
         ended(PacketType::Subscribe, end, out);

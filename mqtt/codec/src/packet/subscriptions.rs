@@ -63,6 +63,14 @@ impl<'a> Subscriptions<'a> {
     }
 }
 
+impl<'a> Subscriptions<'a> {
+    /// Texts and options alone, as encoders need them.
+    pub(crate) fn raw(self) -> impl Iterator<Item = (&'a str, SubscribeOptions)> {
+        let mut rest = self.0;
+        core::iter::from_fn(move || take_entry(&mut rest))
+    }
+}
+
 impl<'a> Filters<'a> {
     pub(crate) const fn from_checked(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -105,10 +113,7 @@ impl<'a> Iterator for SubscriptionsIter<'a> {
     type Item = Subscription<'a>;
 
     fn next(&mut self) -> Option<Subscription<'a>> {
-        let text = take_text(&mut self.0)?;
-        let (&byte, tail) = self.0.split_first()?;
-        self.0 = tail;
-        let options = SubscribeOptions::from_byte(byte).ok()?;
+        let (text, options) = take_entry(&mut self.0)?;
         Some(Subscription { text, filter: Filter::new(text), options })
     }
 }
@@ -120,6 +125,13 @@ impl<'a> Iterator for FiltersIter<'a> {
         let text = take_text(&mut self.0)?;
         Some((text, Filter::new(text)))
     }
+}
+
+fn take_entry<'a>(bytes: &mut &'a [u8]) -> Option<(&'a str, SubscribeOptions)> {
+    let text = take_text(bytes)?;
+    let (&byte, tail) = bytes.split_first()?;
+    *bytes = tail;
+    Some((text, SubscribeOptions::from_byte(byte).ok()?))
 }
 
 /// Takes a string that was checked before.
