@@ -16,7 +16,7 @@ use crate::format::{checksum, index};
 use crate::io::IoBuffer;
 use crate::log::Shared;
 use crate::lsn::Lsn;
-use crate::recover::assemble::Assembler;
+use crate::recover::assemble::{Assembler, PartFault};
 use crate::recover::scan::{Found, Scan};
 use crate::segment::{Lease, Segment};
 
@@ -107,19 +107,22 @@ impl<D: Disk> Reader<D> {
 
     /// Takes one record or part; its body is in the assembler if it is whole.
     fn take_record(&mut self) -> Result<Option<(u8, Flags)>, ReadError> {
-        let rest = &self.group[self.taken..];
-        let taken = record::split(rest).map_err(|fault| fault.to_string()).and_then(|split| {
-            let (record, behind) = split;
-            let whole = self.assembler.gather(&record).map_err(|fault| fault.to_string())?;
-            Ok((behind.len(), whole.then_some((record.kind, record.flags))))
-        });
-        match taken {
-            Ok((left, whole)) => {
-                self.taken = self.group.len() - left;
-                Ok(whole)
-            }
-            Err(reason) => Err(self.damage(reason)),
-        }
+        let (record, behind) = match record::split(&self.group[self.taken..]) {
+            Ok(split) => split,
+            Err(fault) => return Err(self.damage(fault.to_string())),
+        };
+        let taken = (record.kind, record.flags);
+        let whole = match self.assembler.gather(&record) {
+            Ok(whole) => whole,
+            // Reading began behind its first part: it belongs to a record that ends in front of
+            // the wanted one, or its beginning has been trimmed.
+            Err(PartFault::NoBeginning) if !taken.1.takes_lsn() => false,
+            Err(PartFault::NoBeginning) if self.front < self.next => true,
+            Err(PartFault::NoBeginning) => return Err(self.trimmed()),
+            Err(fault) => return Err(self.damage(fault.to_string())),
+        };
+        self.taken = self.group.len() - behind.len();
+        Ok(whole.then_some(taken))
     }
 
     fn read_group(&mut self) -> Result<(), ReadError> {

@@ -160,7 +160,8 @@ impl<D: Disk> Log<D> {
     /// States in `meta` that all which is durable now was: a clean stop ends with this, so that
     /// a later loss of the last records cannot pass for a torn write.
     pub fn mark_durable(&self) -> io::Result<()> {
-        self.shared.helper().mark(&self.shared)
+        let marked = self.shared.helper().mark(&self.shared);
+        self.poison_on_error(marked)
     }
 
     /// The node-local facts.
@@ -172,10 +173,14 @@ impl<D: Disk> Log<D> {
     /// own facts are not to be touched. It blocks; after an error the log is read-only.
     pub fn update_facts(&self, change: impl FnOnce(&mut Facts)) -> io::Result<()> {
         let updated = self.shared.helper().meta.update(change);
-        if let Err(error) = &updated {
+        self.poison_on_error(updated)
+    }
+
+    fn poison_on_error(&self, outcome: io::Result<()>) -> io::Result<()> {
+        if let Err(error) = &outcome {
             self.shared.poison(format!("meta cannot be written: {error}"));
         }
-        updated
+        outcome
     }
 
     /// Reads records from `from` on, from disk, up to what is durable at each call. For threads

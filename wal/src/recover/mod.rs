@@ -19,7 +19,7 @@ use crate::io::IoBuffer;
 use crate::log::Options;
 use crate::lsn::Lsn;
 use crate::segment::{META_NAME, Segment, segment_name};
-use assemble::Assembler;
+use assemble::{Assembler, PartFault};
 use files::{Files, FoundSegment};
 use scan::{Found, Scan};
 use verdict::{Proof, does_not_follow};
@@ -123,6 +123,7 @@ pub(crate) fn recover<D: Disk>(
         last: LastGood::default(),
         recovery: Recovery { epoch: files.epoch, ..Recovery::default() },
         segments: Vec::new(),
+        cut: false,
     };
     fold.gather_proofs(&files)?;
     let live: Vec<&FoundSegment<D::File>> = files.live.iter().collect();
@@ -160,6 +161,9 @@ struct Fold<'o, 'v, F> {
     last: LastGood,
     recovery: Recovery,
     segments: Vec<Arc<Segment<F>>>,
+    /// The log is read from a place where first parts of big records have been trimmed: these
+    /// records were not wanted any more, the segment is kept for others.
+    cut: bool,
 }
 
 impl<F: DiskFile> Fold<'_, '_, F> {
@@ -269,8 +273,10 @@ impl<F: DiskFile> Fold<'_, '_, F> {
     /// the segment before was trimmed and its end is not named, in front of the first group.
     fn begin_with(&mut self, first: &FoundSegment<F>) -> Result<(), OpenError> {
         self.last = first.header.last_good;
+        let group = first_group(first)?;
+        self.cut = group.is_some_and(|header| header.open.is_some());
         if first.header.beginning == Beginning::Roll
-            && let Some(header) = first_group(first)?
+            && let Some(header) = group
         {
             self.last = LastGood {
                 segment: first.header.continues,
@@ -360,9 +366,16 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             let (record, behind) =
                 record::split(rest).map_err(|fault| damaged(fault.to_string()))?;
             rest = behind;
-            let body = self.assembler.take(&record).map_err(|fault| damaged(fault.to_string()))?;
-            let Some(body) = body else { continue };
-            if lsn >= self.options.visit_from {
+            let body = match self.assembler.take(&record) {
+                Ok(None) => continue,
+                Ok(body) => body,
+                Err(PartFault::NoBeginning) if self.cut && record.flags.takes_lsn() => None,
+                Err(PartFault::NoBeginning) if self.cut => continue,
+                Err(fault) => return Err(damaged(fault.to_string()).into()),
+            };
+            if let Some(body) = body
+                && lsn >= self.options.visit_from
+            {
                 let (kind, flags, time_ms) = (record.kind, record.flags, group.time_ms);
                 (self.visit)(RecoveredRecord { lsn, time_ms, kind, flags, body })
                     .map_err(|reason| OpenError::Refused { lsn, kind, reason })?;
@@ -389,7 +402,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
 
     /// The log ends in the first of `rest`: true if it is torn there, an error if damaged.
     fn judge(&mut self, rest: &[&FoundSegment<F>], offset: u64) -> Result<bool, OpenError> {
-        let mut torn = false;
+        let (mut torn, mut ends_in) = (false, None);
         for (nth, segment) in rest.iter().enumerate() {
             let from = if nth == 0 { offset } else { GROUPS_AT };
             let limit = segment.limit;
@@ -399,6 +412,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             let seen = |header: &GroupHeader| {
                 if header.number > last {
                     torn = true;
+                    ends_in = ends_in.or(Some(nth));
                     self.proof.add_header(header, || format!("a later group in {name}"));
                 }
             };
@@ -408,7 +422,11 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             return Ok(torn);
         }
         let reason = "no intact group that follows the one before".to_owned();
-        let place = (rest[0].name(), offset);
+        // Where the first segment is full, it is the beginning of the next one that is bad.
+        let place = match rest.get(1) {
+            Some(next) if ends_in == Some(1) => (next.name(), GROUPS_AT),
+            _ => (rest[0].name(), offset),
+        };
         Err(OpenError::Damage(self.proof.damage(&self.last, place, reason)))
     }
 }

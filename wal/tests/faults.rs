@@ -1,0 +1,262 @@
+//! A disk that fails: one move to a fresh segment, then nothing is acknowledged any more.
+
+mod common;
+
+use std::io::ErrorKind;
+
+use common::*;
+use zzq_wal::sim_disk::{Fault, Op, SimDisk};
+use zzq_wal::{Drive, Handed, Log, Lsn, Producer, StageError, Stall, Status};
+
+const FAIL: Fault = Fault::Fail(ErrorKind::Other);
+
+/// Two groups in flight behind ten durable records.
+fn two_in_flight(disk: &SimDisk) -> (Log<SimDisk>, Producer<SimDisk>, Vec<u64>) {
+    let (log, _, _) = reopen(disk, 1);
+    let (mut one, _) = producer(&log);
+    for n in 0..10_u8 {
+        put(&log, &mut one, &[n]);
+    }
+    disk.hold();
+    for n in 10..12_u8 {
+        stage(&mut one, &[n]).unwrap();
+        one.drive(1000);
+    }
+    let tokens = disk.in_flight();
+    assert_eq!((tokens.len(), log.appended(), log.durable()), (2, Lsn::new(12), Lsn::new(10)));
+    (log, one, tokens)
+}
+
+fn settle(log: &Log<SimDisk>, one: &mut Producer<SimDisk>) {
+    for _ in 0..20 {
+        turn(log, one);
+    }
+}
+
+fn assert_found(disk: &SimDisk, count: u8) {
+    let (_, recovery, seen) = reopen(&disk.restart(), 99);
+    assert_eq!(recovery.last_lsn, Lsn::new(u64::from(count)), "{recovery:?}");
+    assert!(seen.iter().map(|record| record.body[0]).eq(0..count), "{seen:?}");
+}
+
+#[test]
+fn what_failed_once_moves_with_its_lsns() {
+    // Which of the two fails, in which order they come back, and how.
+    for failing in [[true, false], [false, true], [true, true]] {
+        for reversed in [false, true] {
+            for fault in [FAIL, Fault::FailWritten(ErrorKind::Other), Fault::Short(512)] {
+                let disk = SimDisk::new();
+                let (log, mut one, tokens) = two_in_flight(&disk);
+                let mut ends: Vec<_> = tokens.into_iter().zip(failing).collect();
+                if reversed {
+                    ends.reverse();
+                }
+                for (token, fails) in ends {
+                    if fails {
+                        assert!(disk.release_with(token, fault));
+                    } else {
+                        assert!(disk.release(token));
+                    }
+                    one.drive(1000);
+                }
+                let prefix = if failing[0] { 10 } else { 11 };
+                assert_eq!(log.durable(), Lsn::new(prefix), "only what is in front of the failure");
+                assert!(log.helper_step(0), "it makes the segment to move to");
+                disk.release_all();
+                settle(&log, &mut one);
+                assert_eq!((log.durable(), log.status()), (Lsn::new(12), Status::Running));
+                assert_eq!(one.durable(), Handed::new(12));
+                assert_found(&disk, 12);
+                for n in 12..200_u8 {
+                    put(&log, &mut one, &[n; 2000]);
+                }
+                assert_found(&disk, 200);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_failed_twice_is_never_acknowledged() {
+    let disk = SimDisk::new();
+    let (log, mut one, tokens) = two_in_flight(&disk);
+    let (two, woken) = producer(&log);
+    for token in tokens {
+        disk.release_with(token, FAIL);
+    }
+    one.drive(1000);
+    assert!(log.helper_step(0));
+    one.drive(1000);
+    let again = disk.in_flight();
+    assert_eq!(again.len(), 2, "both are written again");
+    disk.release(again[1]);
+    woken.take();
+    disk.release_with(again[0], FAIL);
+    one.drive(1000);
+    assert!(matches!(log.status(), Status::ReadOnly(reason) if reason.contains(".log")));
+    assert!(woken.take() > 0, "who waits is told");
+    assert_eq!(stage(&mut one, b"x"), Err(StageError::ReadOnly));
+    disk.release_all();
+    settle(&log, &mut one);
+    assert_eq!((log.durable(), one.durable()), (Lsn::new(10), Handed::new(10)));
+    assert_eq!(one.drive(5000), Drive { led: true, again_at: None, stall: None });
+    assert!(!two.wants(Handed::new(1)));
+    assert!(log.is_settled());
+    // What is there after a restart was promised; the rest may be there.
+    let (_, _, seen) = reopen(&disk.restart(), 99);
+    assert!(seen.len() >= 10);
+}
+
+#[test]
+fn a_write_that_cannot_be_submitted_moves_too() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    put(&log, &mut one, &[0]);
+    disk.fail(Op::Submit, 1, FAIL);
+    stage(&mut one, &[1]).unwrap();
+    one.drive(1000);
+    settle(&log, &mut one);
+    assert_eq!((log.durable(), log.status()), (Lsn::new(2), Status::Running));
+    assert_found(&disk, 2);
+}
+
+#[test]
+fn a_busy_disk_is_asked_again() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    disk.fail(Op::Submit, 1, Fault::Fail(ErrorKind::WouldBlock));
+    stage(&mut one, &[0]).unwrap();
+    assert_eq!(one.drive(1000).again_at, Some(1001));
+    one.drive(1001);
+    one.drive(1001);
+    assert_eq!(log.durable(), Lsn::new(1));
+    let (_, recovery, _) = reopen(&disk.restart(), 9);
+    assert_eq!(recovery.segments[0].groups, 1);
+}
+
+#[test]
+fn a_move_that_finds_no_place_makes_the_log_read_only() {
+    for op in [Op::Create, Op::Write, Op::Sync, Op::Rename, Op::SyncDir] {
+        let disk = SimDisk::new();
+        let (log, mut one, tokens) = two_in_flight(&disk);
+        disk.fail_always(op, Fault::Fail(ErrorKind::StorageFull));
+        for token in tokens {
+            disk.release_with(token, FAIL);
+        }
+        one.drive(1000);
+        settle(&log, &mut one);
+        assert!(matches!(log.status(), Status::ReadOnly(_)), "{op:?}");
+        assert_eq!(log.durable(), Lsn::new(10), "{op:?}");
+        disk.heal();
+        assert_found(&disk, 10);
+    }
+}
+
+#[test]
+fn parts_of_a_big_record_move_with_it() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    put(&log, &mut one, &[0]);
+    let big: Vec<u8> = (0..90_000_u32).map(|at| u8::try_from(at % 249).unwrap()).collect();
+    disk.hold();
+    let handed = stage(&mut one, &big).unwrap();
+    one.drive(1000);
+    let tokens = disk.in_flight();
+    assert_eq!(tokens.len(), 2, "it takes more than two groups");
+    disk.release_with(tokens[0], FAIL);
+    disk.release(tokens[1]);
+    one.drive(1000);
+    log.helper_step(0);
+    disk.release_all();
+    settle(&log, &mut one);
+    assert_eq!(one.durable(), handed);
+    let (log, _, seen) = reopen(&disk.restart(), 2);
+    assert!(seen.len() == 2 && seen[1].body == big);
+    let mut reader = log.reader(Lsn::new(2)).unwrap();
+    assert!(reader.next_record().unwrap().unwrap().body == big);
+}
+
+#[test]
+fn without_space_the_log_pauses_and_comes_back() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    disk.fail_always(Op::Create, Fault::Fail(ErrorKind::StorageFull));
+    let mut now = 1000;
+    let mut count = 0_u8;
+    let stalled = loop {
+        stage(&mut one, &[count; 3000]).unwrap();
+        count += 1;
+        let drive = one.drive(now);
+        log.helper_step(0);
+        now += 1;
+        if drive.stall.is_some() {
+            break one.drive(now);
+        }
+    };
+    assert_eq!((stalled.stall, log.status()), (Some(Stall::Space), Status::NoSpace));
+    let again_at = stalled.again_at.unwrap();
+    assert!(again_at > now);
+    disk.heal();
+    one.drive(again_at);
+    settle(&log, &mut one);
+    one.drive(again_at);
+    one.drive(again_at);
+    assert_eq!((log.status(), one.durable()), (Status::Running, Handed::new(u64::from(count))));
+    assert_found(&disk, count);
+}
+
+#[test]
+fn a_next_segment_that_fails_poisons_the_log() {
+    for op in [Op::Create, Op::Write, Op::Sync, Op::Rename, Op::SyncDir] {
+        let disk = SimDisk::new();
+        let (log, _, _) = reopen(&disk, 1);
+        let (mut one, woken) = producer(&log);
+        stage(&mut one, &[0]).unwrap();
+        one.drive(1000);
+        one.drive(1000);
+        disk.fail(op, 1, FAIL);
+        woken.take();
+        log.helper_step(0);
+        assert!(woken.take() > 0);
+        one.drive(1000);
+        assert!(matches!(log.status(), Status::ReadOnly(_)), "{op:?}");
+        assert_eq!(log.durable(), Lsn::new(1));
+        disk.heal();
+        assert_found(&disk, 1);
+    }
+}
+
+#[test]
+fn after_a_failed_write_of_meta_the_log_is_read_only() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    put(&log, &mut one, &[0]);
+    settle(&log, &mut one);
+    log.update_facts(|facts| facts.term = 3).unwrap();
+    disk.fail(Op::Sync, 1, FAIL);
+    assert!(log.update_facts(|facts| facts.term = 4).is_err());
+    assert!(matches!(log.status(), Status::ReadOnly(reason) if reason.contains("meta")));
+    assert!(log.update_facts(|facts| facts.term = 5).is_err());
+    let (log, _, _) = reopen(&disk.restart(), 2);
+    assert!([3, 4].contains(&log.facts().term));
+}
+
+#[test]
+fn opening_reports_each_failing_step() {
+    for op in [Op::List, Op::Open, Op::Read, Op::Sync, Op::SyncDir, Op::Write, Op::Rename] {
+        let disk = SimDisk::new();
+        let (log, _, _) = reopen(&disk, 1);
+        let (mut one, _) = producer(&log);
+        put(&log, &mut one, &[0]);
+        let disk = disk.restart();
+        disk.fail(op, 1, FAIL);
+        assert!(open(disk.clone(), small(2)).is_err(), "{op:?}");
+        disk.heal();
+        assert_found(&disk, 1);
+    }
+}
