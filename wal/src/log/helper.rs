@@ -136,7 +136,7 @@ impl<D: Disk> Helper<D> {
             return self.recycle_dying();
         }
         // A big record that is being written needs its first parts, too.
-        let open = shared.with_core(|core| core.oldest_open());
+        let open = shared.with_core(|core| core.oldest_needed());
         let open = open.map_or(u64::MAX, |place| place.segment);
         let mut table = shared.table.lock();
         let wanted = |segment: &&Arc<Segment<_>>| segment.header.number < open;

@@ -156,8 +156,14 @@ impl<D: Disk> Core<D> {
         self.appended = flight.last_good();
     }
 
-    pub(crate) fn oldest_open(&self) -> Option<Place> {
+    fn oldest_open(&self) -> Option<Place> {
         self.lanes.iter().filter_map(|lane| lane.open).min()
+    }
+
+    /// The oldest part of a big record that what is not yet durable needs.
+    pub(crate) fn oldest_needed(&self) -> Option<Place> {
+        let in_flight = self.flights.iter().filter_map(|flight| flight.header.open).min();
+        [self.oldest_open(), in_flight].into_iter().flatten().min()
     }
 
     /// Counts what each producer gets an LSN for, and follows the parts of big records.
