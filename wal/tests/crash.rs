@@ -4,6 +4,8 @@
 //! published as durable. After any crash the log must hold a prefix of the former that is not
 //! shorter than the latter: nothing lost, nothing reordered, nothing forged.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests panic as tests do")]
+
 mod common;
 
 use std::io::ErrorKind;
@@ -100,6 +102,9 @@ impl History {
     /// Opens the log, perhaps after crashes in the middle of opening it.
     fn start(&mut self) -> Life {
         while self.random.one_in(3) {
+            if self.random.one_in(2) {
+                self.disk.cut_power(1 + self.random.below(40));
+            }
             let ops =
                 [Op::Create, Op::Rename, Op::SyncDir, Op::Write, Op::Sync, Op::Open, Op::Remove];
             let op = ops[self.random.index(ops.len())];
@@ -169,9 +174,9 @@ impl History {
             _ => 8 + self.random.index(900),
         };
         // A tenth of the payloads are what lies on disk right now.
-        let file = self.some_file();
-        let fill = if self.random.one_in(10) { self.disk.bytes(&file).ok() } else { None };
-        match fill {
+        let name = self.some_file();
+        let found = if self.random.one_in(10) { self.disk.bytes(&name).ok() } else { None };
+        match found {
             Some(bytes) => body.extend(bytes.into_iter().skip(4096).take(len)),
             None => body.resize(len, u8::try_from(self.made % 256).unwrap()),
         }
@@ -187,8 +192,9 @@ impl History {
     }
 
     fn some_file(&mut self) -> String {
-        let files = zzq_wal::disk::Disk::list(&self.disk).unwrap();
-        files[self.random.index(files.len())].0.clone()
+        let files = zzq_wal::disk::Disk::list(&self.disk).unwrap_or_default();
+        let at = self.random.index(files.len().max(1));
+        files.get(at).map_or_else(String::new, |(name, _)| name.clone())
     }
 
     fn drive(&mut self, life: &mut Life) {
@@ -220,12 +226,16 @@ impl History {
     }
 
     fn spoil(&mut self) {
+        self.uncertain = true;
+        if self.random.one_in(3) {
+            self.disk.cut_power(1 + self.random.below(20));
+            return;
+        }
         let ops = [Op::Create, Op::Write, Op::Sync, Op::Submit, Op::Rename];
         let op = ops[self.random.index(ops.len())];
         let kinds = [ErrorKind::Other, ErrorKind::StorageFull, ErrorKind::WouldBlock];
         let kind = kinds[self.random.index(3)];
         self.disk.fail(op, 1 + self.random.below(3), Fault::Fail(kind));
-        self.uncertain = true;
     }
 
     /// Reads the tail, so that the model knows what has an LSN, and takes note of what is durable.
@@ -252,7 +262,7 @@ impl History {
 
     fn read(&mut self, life: &mut Life) {
         self.see(life);
-        if self.durable == self.trimmed {
+        if self.durable == self.trimmed || self.disk.is_off() {
             return;
         }
         let from = self.trimmed + self.random.index(self.durable - self.trimmed);

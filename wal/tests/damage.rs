@@ -1,5 +1,7 @@
 //! Torn or damaged: an unacknowledged write is void, missing durable bytes refuse the start.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests panic as tests do")]
+
 mod common;
 
 use common::*;
@@ -81,29 +83,19 @@ fn a_bit_flip_in_front_of_later_groups_is_damage_with_file_and_offset() {
     let whole = killed(8, 100);
     let file = segment_name(1);
     let places = groups(&whole, &file);
-    for group in 0..5 {
+    for (group, place) in places[..5].iter().enumerate() {
         for at in [0, 5, 20, 60, 130, 300, 4095] {
             let disk = whole.restart();
-            disk.flip(&file, (places[group] + at) as u64, 3).unwrap();
-            let hash = disk.image_hash();
+            disk.flip(&file, (place + at) as u64, 3).unwrap();
             let damage = damage(&disk);
-            assert_eq!((damage.file.as_str(), damage.offset), (&*file, places[group] as u64));
+            assert_eq!((damage.file.as_str(), damage.offset), (&*file, *place as u64));
             assert_eq!(damage.first, Lsn::new(group as u64 + 1));
             assert!(damage.last >= Lsn::new(5), "{damage}");
-            let unchanged = disk.image_hash() == hash;
-            assert!(
-                unchanged
-                    || disk.bytes(&file).unwrap()
-                        == whole_with_flip(&whole, &file, places[group] + at)
-            );
+            let mut spoilt = whole.bytes(&file).unwrap();
+            spoilt[place + at] ^= 8;
+            assert_eq!(disk.bytes(&file).unwrap(), spoilt, "the file is as it was found");
         }
     }
-}
-
-fn whole_with_flip(whole: &SimDisk, file: &str, at: usize) -> Vec<u8> {
-    let mut bytes = whole.bytes(file).unwrap();
-    bytes[at] ^= 8;
-    bytes
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A disk that fails: one move to a fresh segment, then nothing is acknowledged any more.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests panic as tests do")]
+
 mod common;
 
 use std::io::ErrorKind;
