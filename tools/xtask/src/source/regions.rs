@@ -27,11 +27,12 @@ pub(super) fn test_functions(text: &str, code: &str) -> Vec<Range<usize>> {
     tests.map(|test| top_of(text, test.start)..item_end(code, test.end)).collect()
 }
 
+/// Tests, benches and examples: nothing of theirs is in the product.
 fn is_test_file(path: &str) -> bool {
     let mut folders = path.split('/').rev();
     let name = folders.next().unwrap_or_default();
     name == "tests.rs"
-        || folders.any(|folder| matches!(folder, "tests" | "benches"))
+        || folders.any(|folder| matches!(folder, "tests" | "benches" | "examples"))
             && !path.starts_with("benches/src/")
 }
 
@@ -116,9 +117,13 @@ mod tests {
 
     #[test]
     fn files_of_tests_are_tests_from_end_to_end() {
-        for path in
-            ["src/x/tests.rs", "wal/tests/a.rs", "src/x/tests/a.rs", "mqtt/codec/benches/a.rs"]
-        {
+        for path in [
+            "src/x/tests.rs",
+            "wal/tests/a.rs",
+            "src/x/tests/a.rs",
+            "mqtt/codec/benches/a.rs",
+            "wal/examples/a.rs",
+        ] {
             let file = file(path, "fn a() {}");
             assert!(Source::new(&file).is_test(0), "{path}");
         }
