@@ -58,6 +58,7 @@ impl IoBuffer {
     }
 
     /// Appends `bytes`.
+    #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         let start = self.len;
         self.set_len(start + bytes.len());
@@ -79,6 +80,7 @@ impl IoBuffer {
     }
 
     /// Sets the length, with whatever bytes are there from before.
+    #[inline]
     fn set_len(&mut self, len: usize) {
         let needed = len.div_ceil(BLOCK);
         if needed > self.blocks.len() {
@@ -92,6 +94,7 @@ impl IoBuffer {
 impl Deref for IoBuffer {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the blocks are contiguous initialised bytes (`Block` is one array without
         // padding), `len` never passes their end, and the borrow of `self` keeps them in place.
@@ -100,6 +103,7 @@ impl Deref for IoBuffer {
 }
 
 impl DerefMut for IoBuffer {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; the borrow of `self` is exclusive, so is the slice.
         unsafe { std::slice::from_raw_parts_mut(self.blocks.as_mut_ptr().cast::<u8>(), self.len) }

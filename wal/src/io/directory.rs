@@ -25,6 +25,22 @@ pub(super) struct Directory {
 }
 
 impl Directory {
+    /// Opens the directory. Makes it if it is not there; its parent must exist. Its name survives
+    /// a power cut, also when it was a process before this one that made it and ended there.
+    pub(super) fn make(path: &Path) -> io::Result<Self> {
+        let made = match std::fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            made => made.map(|()| true)?,
+        };
+        let synced = Self::open(parent(path)).and_then(|parent| parent.sync());
+        match synced {
+            // Whoever made the directory for us keeps us from looking at what is around it.
+            Err(error) if !made && error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced?,
+        }
+        Self::open(path)
+    }
+
     /// Opens the directory, which must exist.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -89,5 +105,24 @@ impl Directory {
 impl AsFd for Directory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_name_lies_in_the_current_directory() {
+        assert_eq!(parent(Path::new("data")), Path::new("."));
+        assert_eq!(parent(Path::new("data/log")), Path::new("data"));
+        assert_eq!(parent(Path::new("/data")), Path::new("/"));
     }
 }

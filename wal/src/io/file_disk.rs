@@ -65,11 +65,11 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl FileDisk {
     /// Opens `path`, making the directory if its parent exists, and finds a backend that works
-    /// there by writing to a file `probe`, which is removed again.
+    /// there by writing to a file `probe`, which is removed again. Whoever opens it holds a
+    /// [`DirectoryLock`](crate::io::DirectoryLock) of it or of a directory above.
     pub fn open(path: &Path, backend: Backend) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Directory { path: path.to_owned(), source };
-        make_directory(path).map_err(failed)?;
-        let directory = Directory::open(path).map_err(failed)?;
+        let directory = Directory::make(path).map_err(failed)?;
         let probe = probe_file(&directory).map_err(failed)?;
         let chosen = choose(backend, probe.as_ref());
         if probe.is_some() {
@@ -189,19 +189,6 @@ impl Engine {
             Self::Pwrite(pwrite) => pwrite.reap(completions),
         }
     }
-}
-
-/// Makes `path` if it is not there, so that its name survives a power cut.
-fn make_directory(path: &Path) -> io::Result<()> {
-    match std::fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        made => made?,
-    }
-    let parent = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    Directory::open(parent)?.sync()
 }
 
 /// A fresh file to probe with; none on a full disk, where the log may still live on the space

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::io::directory::LOCK;
+use crate::io::directory::{Directory, LOCK};
 
 /// A directory held for this process until it is dropped.
 #[derive(Debug)]
@@ -30,10 +30,10 @@ pub enum LockError {
         /// The holder, unless it had no time yet to write that down.
         pid: Option<u32>,
     },
-    /// The lock file cannot be made, locked or written.
+    /// The directory or the lock file cannot be made, locked or written.
     #[error("cannot lock {}: {source}", path.display())]
     Io {
-        /// The lock file.
+        /// The directory, or the lock file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -41,8 +41,10 @@ pub enum LockError {
 }
 
 impl DirectoryLock {
-    /// Takes the lock of an existing directory, without waiting.
+    /// Takes the lock of a directory, without waiting. Makes the directory if its parent exists.
     pub fn acquire(directory: &Path) -> Result<Self, LockError> {
+        let made = Directory::make(directory);
+        made.map_err(|source| LockError::Io { path: directory.to_owned(), source })?;
         let path = directory.join(LOCK);
         let failed = |source| LockError::Io { path: path.clone(), source };
         let mut file = OpenOptions::new()
@@ -114,8 +116,20 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_is_an_error_that_names_the_file() {
+    fn a_missing_directory_is_made_but_not_its_parents() {
+        let directory = tempfile::tempdir().unwrap();
+        let _lock = DirectoryLock::acquire(&directory.path().join("data")).unwrap();
+        assert!(directory.path().join("data").join(LOCK).exists());
         let error = DirectoryLock::acquire(Path::new("/nowhere/at/all")).unwrap_err();
-        assert!(error.to_string().starts_with("cannot lock /nowhere/at/all/lock: "), "{error}");
+        assert!(error.to_string().starts_with("cannot lock /nowhere/at/all: "), "{error}");
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_directory_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        std::fs::write(&path, "").unwrap();
+        let error = DirectoryLock::acquire(&path).unwrap_err();
+        assert!(matches!(error, LockError::Io { .. }), "{error}");
     }
 }
