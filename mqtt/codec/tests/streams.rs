@@ -103,7 +103,8 @@ proptest! {
             prop_assert_eq!(run.is_some(), first.topic.is_some());
             let Some((publish, size)) = run else { break };
             prop_assert_eq!(publish.payload, &[*byte]);
-            prop_assert_eq!(decoder.decode(&stream[read..]), Ok(Some((Packet::Publish(publish), size))));
+            let want = Some((Packet::Publish(publish), size));
+            prop_assert_eq!(decoder.decode(&stream[read..]), Ok(want));
             (previous, read) = (publish, read + size);
         }
     }
