@@ -55,6 +55,8 @@ pub(crate) struct Lane {
     pub(crate) shared: Arc<ProducerShared>,
     /// The group with the first part of a big record whose last part is still to come.
     pub(crate) open: Option<Place>,
+    /// Its producer has been dropped: it reaps nothing any more.
+    pub(crate) gone: bool,
 }
 
 /// The segment that is written.
@@ -189,7 +191,7 @@ impl<D: Disk> Core<D> {
         if step.stall == Some(Stall::Space) {
             step.again_at = Some(self.ask_at_ms);
         }
-        if self.flights.iter().any(Flight::is_ready) {
+        if self.flights.iter().any(|flight| flight.is_ready() || self.is_orphan(flight)) {
             step.again_at = Some(self.now_ms + 1);
         }
         self.close_full();
@@ -230,6 +232,11 @@ impl<D: Disk> Core<D> {
             }
         }
         false
+    }
+
+    /// Nobody is notified of its completion: who led it has gone.
+    fn is_orphan(&self, flight: &Flight<D::File>) -> bool {
+        flight.is_in_flight() && flight.leader.is_some_and(|leader| self.lanes[leader].gone)
     }
 
     fn ask_for_next(&mut self) {

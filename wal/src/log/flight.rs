@@ -20,6 +20,8 @@ pub(crate) struct Flight<F> {
     pub(crate) marks: Vec<(usize, u64)>,
     /// It failed elsewhere before, and is not moved again.
     pub(crate) moved: bool,
+    /// The producer whose notify fd it was submitted with.
+    pub(crate) leader: Option<usize>,
     pub(crate) state: State,
 }
 
@@ -60,6 +62,7 @@ impl<D: Disk> Core<D> {
                 notify: leader.notify.cloned(),
             };
             self.next_token += 1;
+            flight.leader = leader.producer;
             match shared.disk.submit(write) {
                 Ok(()) => {}
                 Err((write, error)) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -74,7 +74,7 @@ impl<D: Disk> Log<D> {
         // As many chunks as can be on their way, so that none is freed and made again.
         let (back, recycled) = rtrb::RingBuffer::<Chunk>::new(2 * limits.ring_chunks);
         let shared = Arc::clone(&mine);
-        let lane = Lane { ring: taken, back, tail: None, shared, open: None };
+        let lane = Lane { ring: taken, back, tail: None, shared, open: None, gone: false };
         let index = self.shared.with_core(|core| {
             if core.lanes.len() == PRODUCERS_MAX {
                 return Err(TooManyProducers);

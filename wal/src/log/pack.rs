@@ -9,7 +9,7 @@ use crate::format::group::{GroupHeader, HEADER_LEN, Place};
 use crate::format::index::Entry;
 use crate::format::segment::{GROUPS_AT, LastGood};
 use crate::io::IoBuffer;
-use crate::log::core::{Active, Core, Full, Leader, Stall};
+use crate::log::core::{Active, Core, Full, Lane, Leader, Stall};
 use crate::log::flight::{Flight, State};
 use crate::log::options::room;
 use crate::log::shared::Shared;
@@ -130,6 +130,7 @@ impl<D: Disk> Core<D> {
             offset: place.offset,
             marks,
             moved: false,
+            leader: None,
             state: State::Ready(buffer),
         };
         self.append(&flight);
@@ -157,7 +158,9 @@ impl<D: Disk> Core<D> {
     }
 
     fn oldest_open(&self) -> Option<Place> {
-        self.lanes.iter().filter_map(|lane| lane.open).min()
+        // Of a producer that has gone nothing comes any more once its ring is empty.
+        let goes_on = |lane: &&Lane| !lane.gone || !lane.ring.is_empty();
+        self.lanes.iter().filter(goes_on).filter_map(|lane| lane.open).min()
     }
 
     /// The oldest part of a big record that what is not yet durable needs.

@@ -258,6 +258,15 @@ impl<D: Disk> Producer<D> {
     }
 }
 
+impl<D: Disk> Drop for Producer<D> {
+    /// What it handed over is still written. The others see to the writes that it led.
+    fn drop(&mut self) {
+        let index = usize::from(self.index);
+        self.log.with_core(|core| core.lanes[index].gone = true);
+        self.log.wake_all();
+    }
+}
+
 impl<D: Disk> fmt::Debug for Producer<D> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

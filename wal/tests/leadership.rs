@@ -1,0 +1,137 @@
+//! A lane that finds leadership taken has not come in vain.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests panic as tests do")]
+
+mod common;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use common::*;
+use zzq_wal::disk::{Completion, Disk, Write};
+use zzq_wal::sim_disk::{SimDisk, SimFile};
+use zzq_wal::{Handed, Lsn};
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// A disk that does something else while a leader takes completions.
+#[derive(Clone, Default)]
+struct Interrupted {
+    disk: SimDisk,
+    hook: Arc<Mutex<Option<Hook>>>,
+}
+
+impl Disk for Interrupted {
+    type File = SimFile;
+
+    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        self.disk.list()
+    }
+
+    fn create(&self, name: &str, len: u64) -> io::Result<SimFile> {
+        self.disk.create(name, len)
+    }
+
+    fn open(&self, name: &str) -> io::Result<SimFile> {
+        self.disk.open(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.disk.sync_dir()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
+
+    fn submit(&self, write: Write<SimFile>) -> Result<(), (Write<SimFile>, io::Error)> {
+        self.disk.submit(write)
+    }
+
+    fn reap(&self, completions: &mut Vec<Completion>) {
+        let hook = self.hook.lock().unwrap().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        self.disk.reap(completions);
+    }
+}
+
+#[test]
+fn the_leader_takes_what_was_staged_while_it_led() {
+    let disk = Interrupted::default();
+    let (log, _, _) = open(disk.clone(), small(1)).unwrap();
+    let (mut one, _) = producer(&log);
+    let (mut two, _) = producer(&log);
+    stage(&mut one, b"in flight").unwrap();
+    one.drive(1000);
+    let (answer, answered) = std::sync::mpsc::channel();
+    *disk.hook.lock().unwrap() = Some(Box::new(move || {
+        stage(&mut two, b"while it is led").unwrap();
+        answer.send((two.drive(1000).led, two)).unwrap();
+    }));
+    // It holds the lead, and does not mean to pack anything.
+    one.reap(1000);
+    let (led, two) = answered.recv().unwrap();
+    assert!(!led);
+    assert_eq!(two.appended(), Handed::new(1), "in the same call");
+    assert_eq!(log.appended(), Lsn::new(2));
+}
+
+#[test]
+fn taking_completions_only_does_not_swallow_the_work_of_others() {
+    let disk = Interrupted::default();
+    let (log, _, _) = open(disk.clone(), small(1)).unwrap();
+    let (mut one, _) = producer(&log);
+    let (mut two, _) = producer(&log);
+    stage(&mut one, b"x").unwrap();
+    one.drive(1000);
+    stage(&mut two, b"y").unwrap();
+    two.flush(1000);
+    one.reap(1000);
+    assert_eq!((log.durable(), log.appended()), (Lsn::new(1), Lsn::new(1)));
+    two.drive(1000);
+    assert_eq!(log.appended(), Lsn::new(2));
+}
+
+#[test]
+fn a_lane_that_ends_leaves_its_writes_to_the_others() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    let (mut two, woken) = producer(&log);
+    disk.hold();
+    let handed = stage(&mut two, b"led by another").unwrap();
+    two.flush(1000);
+    one.drive(1000);
+    assert_eq!(two.drive(1000).again_at, None, "the other one is notified");
+    woken.take();
+    drop(one);
+    assert!(woken.take() > 0);
+    assert_eq!(two.drive(1000).again_at, Some(1001), "nobody else is notified");
+    disk.release_all();
+    assert_eq!(two.drive(1001).again_at, None);
+    assert_eq!(two.durable(), handed);
+}
+
+#[test]
+fn what_a_lane_handed_over_before_it_ended_is_written() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    stage(&mut one, b"x").unwrap();
+    one.flush(1000);
+    drop(one);
+    while !log.is_settled() {
+        log.drive(1000, None);
+    }
+    assert_eq!(log.durable(), Lsn::new(1));
+}
