@@ -1,0 +1,167 @@
+//! What became of the messages of one publisher at one subscriber.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+/// How many of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Deliveries, repeated ones too.
+    pub delivered: u64,
+    /// Messages that never came.
+    pub lost: u64,
+    /// Deliveries of what had come already.
+    pub doubled: u64,
+    /// Messages that came behind a later one.
+    pub reordered: u64,
+    /// Deliveries without a mark, or from a publisher that has no business here.
+    pub foreign: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.delivered += other.delivered;
+        self.lost += other.lost;
+        self.doubled += other.doubled;
+        self.reordered += other.reordered;
+        self.foreign += other.foreign;
+    }
+}
+
+/// Follows the sequence numbers of one publisher at one subscriber.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    /// The highest number seen.
+    highest: u64,
+    /// Numbers below it that have not come: first to last.
+    gaps: BTreeMap<u64, u64>,
+    doubled: u64,
+    reordered: u64,
+    delivered: u64,
+}
+
+impl Tracker {
+    /// A message came; false if it had come before.
+    #[inline]
+    pub fn arrived(&mut self, sequence: u64) -> bool {
+        self.delivered += 1;
+        if sequence == self.highest + 1 {
+            self.highest = sequence;
+            return true;
+        }
+        self.out_of_turn(sequence)
+    }
+
+    #[cold]
+    fn out_of_turn(&mut self, sequence: u64) -> bool {
+        if sequence > self.highest {
+            self.gaps.insert(self.highest + 1, sequence - 1);
+            self.highest = sequence;
+            return true;
+        }
+        let fresh = self.close(sequence);
+        self.reordered += u64::from(fresh);
+        self.doubled += u64::from(!fresh);
+        fresh
+    }
+
+    /// Takes a number out of the gaps; false if it is in none.
+    fn close(&mut self, sequence: u64) -> bool {
+        let Some((&first, &last)) = self.gaps.range(..=sequence).next_back() else { return false };
+        if sequence > last {
+            return false;
+        }
+        self.gaps.remove(&first);
+        if first < sequence {
+            self.gaps.insert(first, sequence - 1);
+        }
+        if sequence < last {
+            self.gaps.insert(sequence + 1, last);
+        }
+        true
+    }
+
+    /// The counts, if numbers up to `promised` should have come: all that were sent, or all that
+    /// were acknowledged.
+    pub fn counts(&self, promised: u64) -> Counts {
+        let inside: u64 = self
+            .gaps
+            .range(..=promised)
+            .map(|(&first, &last)| last.min(promised) - first + 1)
+            .sum();
+        Counts {
+            delivered: self.delivered,
+            lost: inside + promised.saturating_sub(self.highest),
+            doubled: self.doubled,
+            reordered: self.reordered,
+            foreign: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(arrivals: &[u64], promised: u64) -> (u64, u64, u64, u64) {
+        let mut tracker = Tracker::default();
+        for &sequence in arrivals {
+            tracker.arrived(sequence);
+        }
+        let counts = tracker.counts(promised);
+        (counts.delivered, counts.lost, counts.doubled, counts.reordered)
+    }
+
+    #[test]
+    fn all_in_order_is_no_fault() {
+        assert_eq!(counts(&[], 0), (0, 0, 0, 0));
+        assert_eq!(counts(&[1, 2, 3], 3), (3, 0, 0, 0));
+    }
+
+    #[test]
+    fn what_is_missing_is_lost() {
+        assert_eq!(counts(&[], 5), (0, 5, 0, 0));
+        assert_eq!(counts(&[2, 3, 7], 9), (3, 6, 0, 0));
+        assert_eq!(counts(&[1, 2], 4), (2, 2, 0, 0));
+    }
+
+    #[test]
+    fn only_what_was_promised_can_be_lost() {
+        assert_eq!(counts(&[1, 2, 9], 5), (3, 3, 0, 0));
+        assert_eq!(counts(&[1, 2, 9], 2), (3, 0, 0, 0));
+        assert_eq!(counts(&[1, 2, 3], 1), (3, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_late_one_is_reordered_and_not_lost() {
+        assert_eq!(counts(&[1, 3, 2, 4], 4), (4, 0, 0, 1));
+        assert_eq!(counts(&[5, 4, 3, 2, 1], 5), (5, 0, 0, 4));
+        assert_eq!(counts(&[1, 10, 5, 6, 2], 10), (5, 5, 0, 3));
+    }
+
+    #[test]
+    fn what_comes_again_is_doubled() {
+        assert_eq!(counts(&[1, 1, 2, 1], 2), (4, 0, 2, 0));
+        assert_eq!(counts(&[1, 4, 2, 2, 4], 4), (5, 1, 2, 1));
+    }
+
+    /// Against a list of everything that came, over every short history.
+    #[test]
+    fn every_short_history_is_counted_as_a_list_would() {
+        for history in 0..5_u64.pow(5) {
+            let arrivals: Vec<u64> = (0..5).map(|n| history / 5_u64.pow(n) % 5 + 1).collect();
+            let (mut seen, mut doubled, mut reordered) = (Vec::new(), 0, 0);
+            for &sequence in &arrivals {
+                if seen.contains(&sequence) {
+                    doubled += 1;
+                } else if seen.iter().any(|&before| before > sequence) {
+                    reordered += 1;
+                }
+                seen.push(sequence);
+            }
+            let lost = (1..=5).filter(|sequence| !seen.contains(sequence)).count();
+            let want = (5, u64::try_from(lost).unwrap(), doubled, reordered);
+            assert_eq!(counts(&arrivals, 5), want, "{arrivals:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The load generator against a stand-in that forwards, or does so badly: what goes wrong is
+//! counted, what does not is not.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod stand_in;
+
+use std::time::Duration;
+
+use zzq_bench::load::{Figures, Load, Pattern, Plan, Target, run};
+use zzq_types::{ProtocolVersion, QoS};
+
+use stand_in::{Forward, stand_in};
+
+fn plan(pattern: Pattern, qos: QoS) -> Plan {
+    Plan {
+        pattern,
+        qos,
+        payload: 32,
+        window: 20,
+        load: Load::Closed,
+        duration: Duration::from_secs(10),
+        count: Some(1000),
+        version: ProtocolVersion::V311,
+        persistent: false,
+        threads: 1,
+        patience: Duration::from_millis(300),
+    }
+}
+
+fn figures(plan: &Plan, forward: Forward) -> Figures {
+    run(plan, Target { address: stand_in(forward), pid: Some(std::process::id()) }).unwrap()
+}
+
+#[test]
+fn nothing_is_wrong_with_a_broker_that_forwards() {
+    for (pattern, published, delivered) in [
+        (Pattern::Pairs(3), 3000, 3000),
+        (Pattern::FanOut(3), 1000, 3000),
+        (Pattern::FanIn(3), 3000, 3000),
+    ] {
+        for (qos, acknowledged) in
+            [(QoS::AtMostOnce, 0), (QoS::AtLeastOnce, published), (QoS::ExactlyOnce, published)]
+        {
+            for threads in [1, 2] {
+                let figures = figures(&Plan { threads, ..plan(pattern, qos) }, |_| 1);
+                assert!(figures.is_sound(), "{pattern:?} {qos:?}: {figures:?}");
+                assert_eq!(figures.published, published);
+                assert_eq!(figures.acknowledged, acknowledged);
+                assert_eq!(figures.counts.delivered, delivered);
+                assert_eq!(figures.deliver.samples, delivered);
+                assert_eq!(figures.ack.samples, acknowledged);
+                assert!(figures.broker.is_some());
+            }
+        }
+    }
+}
+
+#[test]
+fn version_5_is_spoken_as_well() {
+    let plan = Plan {
+        version: ProtocolVersion::V5,
+        persistent: true,
+        ..plan(Pattern::Pairs(2), QoS::ExactlyOnce)
+    };
+    let figures = figures(&plan, |_| 1);
+    assert!(figures.is_sound(), "{figures:?}");
+    assert_eq!(figures.counts.delivered, 2000);
+}
+
+#[test]
+fn what_is_not_forwarded_is_lost() {
+    let figures = figures(&plan(Pattern::Pairs(2), QoS::AtLeastOnce), |n| usize::from(n % 10 != 0));
+    assert_eq!((figures.counts.lost, figures.counts.delivered), (200, 1800));
+    assert_eq!((figures.counts.doubled, figures.counts.reordered), (0, 0));
+}
+
+#[test]
+fn what_is_forwarded_twice_is_doubled() {
+    let plan = plan(Pattern::FanOut(2), QoS::AtMostOnce);
+    let figures = figures(&plan, |n| 1 + usize::from(n % 100 == 50));
+    assert_eq!((figures.counts.doubled, figures.counts.delivered), (20, 2020));
+    assert_eq!(figures.counts.lost, 0);
+}
+
+#[test]
+fn a_pace_is_kept() {
+    let plan = Plan {
+        load: Load::Paced(2000.0),
+        count: Some(200),
+        ..plan(Pattern::FanIn(4), QoS::AtLeastOnce)
+    };
+    let figures = figures(&plan, |_| 1);
+    assert!(figures.is_sound(), "{figures:?}");
+    assert_eq!(figures.published, 800);
+    // The last is due after 399.5 ms: sooner would be no pace, later is the machine's affair.
+    assert!(figures.publish_seconds >= 0.399, "{figures:?}");
+}
