@@ -227,11 +227,12 @@ impl<'a> Engine<'a> {
         let delivered = self.shared.delivered.load(Ordering::Acquire);
         let now = self.clock.now();
         let progress = delivered + self.acks_so_far();
-        if progress != last_change.0 || now < nanos(self.plan.duration) {
+        let all_sent = self.shared.published.load(Ordering::Acquire);
+        if progress != last_change.0 || !all_sent && now < nanos(self.plan.duration) {
             *last_change = (progress, now);
         }
         let given_up = now.saturating_sub(last_change.1) > nanos(self.plan.patience);
-        if self.publishes && !self.shared.published.load(Ordering::Acquire) {
+        if self.publishes && !all_sent {
             let done = self.ends.iter().all(|(link, role)| match role {
                 Role::Publisher(publisher) => publisher.is_done() && link.waiting() == 0,
                 Role::Subscriber(_) => true,
