@@ -4,6 +4,7 @@
 //! retained messages, effects.
 
 mod inbound;
+mod outbound;
 mod queue;
 mod subscriptions;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use zzq_types::Lsn;
 
 pub use inbound::Inbound;
+pub use outbound::{EARLY_MAX, Outbound, Outgoing, Received};
 pub(crate) use queue::{Extra, Incoming};
 pub use queue::{JUMP, Queue, Waiting};
 pub use subscriptions::{Subscription, Subscriptions};

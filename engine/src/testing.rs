@@ -55,7 +55,7 @@ pub(crate) fn topic(text: &str) -> TopicName<'_> {
 
 /// A log: records with their times, which do not go back.
 pub(crate) fn log() -> impl Strategy<Value = Vec<(u64, Owned)>> {
-    prop::collection::vec((prop_oneof![4 => Just(0), 1 => 1_u64..2500], record()), 1..120).prop_map(
+    prop::collection::vec((prop_oneof![4 => Just(0), 1 => 1_u64..2500], record()), 1..90).prop_map(
         |steps| {
             let mut time_ms = 1000;
             let pass = |(step, record)| {

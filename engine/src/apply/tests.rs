@@ -45,7 +45,7 @@ fn fold(log: &[(u64, Owned)], from: usize, state: &mut State) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(160))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn every_log_leaves_a_consistent_state_and_true_references(log in testing::log()) {

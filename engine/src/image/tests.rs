@@ -6,6 +6,7 @@ use zzq_types::Lsn;
 use super::*;
 use crate::effect::NoEffects;
 use crate::invariant;
+use crate::session::Session;
 use crate::shard::Shard;
 use crate::state::State;
 use crate::testing::{self, Owned};
@@ -20,7 +21,7 @@ fn fold(log: &[(u64, Owned)]) -> State {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn a_damaged_image_is_refused_or_consistent(
@@ -40,7 +41,8 @@ proptest! {
             prop_assert_eq!(invariant::check(&state), Ok(()));
             // What was read is written again: nothing is half understood.
             let again = Sections::of(&state, Select::All);
-            prop_assert_eq!(again.load(Shard::WHOLE).map(|s| Sections::of(&s, Select::All)), Ok(again));
+            let state = again.load(Shard::WHOLE).unwrap();
+            prop_assert_eq!(Sections::of(&state, Select::All), again);
         }
     }
 
@@ -50,7 +52,8 @@ proptest! {
         let persistent = Sections::of(&state, Select::Persistent).load(Shard::WHOLE).unwrap();
         prop_assert!(persistent.sessions().all(|session| !session.is_volatile()));
         let kept = state.sessions().filter(|session| !session.is_volatile());
-        prop_assert!(persistent.sessions().map(crate::Session::number).eq(kept.map(crate::Session::number)));
+        let kept: Vec<_> = kept.map(Session::number).collect();
+        prop_assert!(persistent.sessions().map(Session::number).eq(kept));
     }
 }
 

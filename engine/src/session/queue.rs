@@ -553,3 +553,6 @@ pub(crate) fn ranges(numbers: &[u64]) -> Vec<NumberRange> {
     }
     ranges
 }
+
+#[cfg(test)]
+mod tests;
