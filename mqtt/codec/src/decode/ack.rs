@@ -10,11 +10,9 @@ use crate::{Ack, AckKind, Fault, reasons};
 pub(super) fn decode(context: Context, kind: AckKind, body: &[u8]) -> Result<Ack<'_>, Fault> {
     let mut cursor = Cursor::new(body);
     let plain = Ack::success(packet_id(&mut cursor)?);
+    // Always so before MQTT 5: the header has held the packet to its identifier.
     if cursor.is_empty() {
         return Ok(plain);
-    }
-    if !context.version.is_v5() {
-        cursor.finish()?;
     }
     behind_id(context, kind, plain, cursor)
 }

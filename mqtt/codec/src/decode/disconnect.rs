@@ -11,11 +11,9 @@ use crate::{Disconnect, Fault, PacketType, Sender, Violation, reasons};
 pub(super) fn decode(context: Context, body: &[u8]) -> Result<Disconnect<'_>, Fault> {
     let mut cursor = Cursor::new(body);
     let mut disconnect = Disconnect::with_reason(ReasonCode::Success);
+    // Always so before MQTT 5: the header has held the packet to no body.
     if cursor.is_empty() {
         return Ok(disconnect);
-    }
-    if !context.version.is_v5() {
-        cursor.finish()?;
     }
     disconnect.reason = reasons::read(PacketType::Disconnect, context.sender, cursor.byte()?)?;
     if !cursor.is_empty() {

@@ -36,9 +36,8 @@ pub(super) fn decode_ack(context: Context, body: &[u8]) -> Result<UnsubAck<'_>, 
     let mut properties = Properties::EMPTY;
     if context.version.is_v5() {
         properties = cursor.properties(PropertyScope::UnsubAck)?;
-    } else {
-        cursor.finish()?;
     }
+    // None before MQTT 5: the header has held the packet to its identifier.
     let codes = cursor.rest();
     if codes.is_empty() && context.version.is_v5() {
         return Err(Violation::NothingListed.into());
