@@ -12,7 +12,7 @@ mod publish;
 mod subscribe;
 mod unsubscribe;
 
-use zzq_types::{PacketId, ProtocolVersion};
+use zzq_types::{PacketId, Properties, PropertyScope, ProtocolVersion};
 
 use crate::cursor::Cursor;
 use crate::{
@@ -234,6 +234,22 @@ const fn expected(sender: Sender, version: Option<ProtocolVersion>) -> u16 {
         }
     }
     expected
+}
+
+/// What requests and their answers begin with: identifier and, in MQTT 5, properties. The cursor
+/// is left at their list.
+fn before_list(
+    context: Context,
+    scope: PropertyScope,
+    body: &[u8],
+) -> Result<(PacketId, Properties<'_>, Cursor<'_>), Fault> {
+    let mut cursor = Cursor::new(body);
+    let packet_id = packet_id(&mut cursor)?;
+    let mut properties = Properties::EMPTY;
+    if context.version.is_v5() {
+        properties = cursor.properties(scope)?;
+    }
+    Ok((packet_id, properties, cursor))
 }
 
 /// A packet identifier.

@@ -8,6 +8,7 @@ mod connack;
 mod connect;
 mod disconnect;
 mod fit;
+mod list;
 mod publish;
 mod subscribe;
 mod unsubscribe;

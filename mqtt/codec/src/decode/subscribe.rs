@@ -1,11 +1,10 @@
 //! SUBSCRIBE and SUBACK.
 
 use zzq_types::{
-    Filter, Properties, PropertyScope, ProtocolVersion, QoS, SubscribeOptions,
-    SubscribeOptionsError,
+    Filter, PropertyScope, ProtocolVersion, QoS, SubscribeOptions, SubscribeOptionsError,
 };
 
-use super::{Context, packet_id};
+use super::{Context, before_list};
 use crate::cursor::Cursor;
 use crate::{
     Fault, Field, Malformed, PacketType, ReasonCodes, SubAck, Subscribe, Subscriptions, Violation,
@@ -18,12 +17,7 @@ use crate::{
 //= MQTT5-3.8.3-1
 //= MQTT5-3.8.3-2
 pub(super) fn decode(context: Context, body: &[u8]) -> Result<Subscribe<'_>, Fault> {
-    let mut cursor = Cursor::new(body);
-    let packet_id = packet_id(&mut cursor)?;
-    let mut properties = Properties::EMPTY;
-    if context.version.is_v5() {
-        properties = cursor.properties(PropertyScope::Subscribe)?;
-    }
+    let (packet_id, properties, mut cursor) = before_list(context, PropertyScope::Subscribe, body)?;
     let list = cursor.rest();
     if list.is_empty() {
         return Err(Violation::NothingListed.into());
@@ -59,12 +53,7 @@ fn check_entry(cursor: &mut Cursor<'_>, version: ProtocolVersion) -> Result<(), 
 //= MQTT311-3.9.3-2
 //= MQTT5-3.9.3-2
 pub(super) fn decode_ack(context: Context, body: &[u8]) -> Result<SubAck<'_>, Fault> {
-    let mut cursor = Cursor::new(body);
-    let packet_id = packet_id(&mut cursor)?;
-    let mut properties = Properties::EMPTY;
-    if context.version.is_v5() {
-        properties = cursor.properties(PropertyScope::SubAck)?;
-    }
+    let (packet_id, properties, cursor) = before_list(context, PropertyScope::SubAck, body)?;
     let codes = cursor.rest();
     if codes.is_empty() {
         return Err(Violation::NothingListed.into());

@@ -1,9 +1,8 @@
 //! UNSUBSCRIBE and UNSUBACK.
 
-use zzq_types::{Properties, PropertyScope};
+use zzq_types::PropertyScope;
 
-use super::{Context, packet_id};
-use crate::cursor::Cursor;
+use super::{Context, before_list};
 use crate::{
     Fault, Field, Filters, PacketType, ReasonCodes, UnsubAck, Unsubscribe, Violation, reasons,
 };
@@ -13,12 +12,8 @@ use crate::{
 //= MQTT5-3.10.3-1
 //= MQTT5-3.10.3-2
 pub(super) fn decode(context: Context, body: &[u8]) -> Result<Unsubscribe<'_>, Fault> {
-    let mut cursor = Cursor::new(body);
-    let packet_id = packet_id(&mut cursor)?;
-    let mut properties = Properties::EMPTY;
-    if context.version.is_v5() {
-        properties = cursor.properties(PropertyScope::Unsubscribe)?;
-    }
+    let (packet_id, properties, mut cursor) =
+        before_list(context, PropertyScope::Unsubscribe, body)?;
     let list = cursor.rest();
     if list.is_empty() {
         return Err(Violation::NothingListed.into());
@@ -31,12 +26,7 @@ pub(super) fn decode(context: Context, body: &[u8]) -> Result<Unsubscribe<'_>, F
 
 //= MQTT5-3.11.3-2
 pub(super) fn decode_ack(context: Context, body: &[u8]) -> Result<UnsubAck<'_>, Fault> {
-    let mut cursor = Cursor::new(body);
-    let packet_id = packet_id(&mut cursor)?;
-    let mut properties = Properties::EMPTY;
-    if context.version.is_v5() {
-        properties = cursor.properties(PropertyScope::UnsubAck)?;
-    }
+    let (packet_id, properties, cursor) = before_list(context, PropertyScope::UnsubAck, body)?;
     // None before MQTT 5: the header has held the packet to its identifier.
     let codes = cursor.rest();
     if codes.is_empty() && context.version.is_v5() {
