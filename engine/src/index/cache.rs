@@ -19,7 +19,8 @@ pub(super) struct MatchCache {
     marks: Vec<u64>,
     /// Counts changes, from 1.
     now: u64,
-    /// Hashes of topics that missed: only what misses twice is worth an answer.
+    /// Hashes of topics that missed when there was no room: only what misses twice takes the
+    /// place of another.
     missed: Vec<u32>,
     /// Where the search for an answer to give up goes on.
     hand: usize,
@@ -43,7 +44,7 @@ struct Answer {
 /// How many levels of a beginning are told apart.
 const LEVELS_MAX: usize = 3;
 const MARKS: usize = 1 << 12;
-const MISSED: usize = 1 << 10;
+const MISSED: usize = 1 << 12;
 /// Longer topics and answers are not worth their place.
 const TOPIC_MAX: usize = 512;
 const ENTRIES_MAX: usize = 512;
@@ -91,10 +92,7 @@ impl MatchCache {
             self.fill(at, entries);
             return;
         }
-        if !self.missed_before(hash) {
-            return;
-        }
-        let Some(at) = self.vacancy(topic.len(), entries.len()) else { return };
+        let Some(at) = self.vacancy(hash, topic.len(), entries.len()) else { return };
         let answer = &mut self.answers[at];
         answer.hash = hash;
         answer.beginnings = beginnings(hasher, topic);
@@ -160,12 +158,15 @@ impl MatchCache {
     }
 
     /// A place for an answer of this size: a new one, or one given up that was not used lately.
-    fn vacancy(&mut self, topic_len: usize, entries_len: usize) -> Option<usize> {
+    fn vacancy(&mut self, hash: u32, topic_len: usize, entries_len: usize) -> Option<usize> {
         let need = topic_len + entries_len * size_of::<u32>();
         if self.bytes + need + size_of::<Answer>() <= self.bytes_max {
             self.bytes += size_of::<Answer>();
             self.answers.push(Answer::EMPTY);
             return Some(self.answers.len() - 1);
+        }
+        if !self.missed_before(hash) {
+            return None;
         }
         // Each pass clears what it sees as used, so the second finds something.
         for _ in 0..2 * self.answers.len() {
@@ -251,12 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn what_misses_twice_is_kept() {
-        let mut rig = Rig::new(10_000);
-        rig.learn("a/b", &[1]);
-        assert_eq!(rig.find("a/b"), None);
-        rig.learn("a/b", &[1]);
-        assert_eq!(rig.find("a/b"), Some(vec![1]));
+    fn once_it_is_full_only_what_misses_twice_is_kept() {
+        let mut rig = Rig::new(1_000);
+        (0..20).for_each(|n| rig.learn(&format!("a/{n}"), &[n]));
+        assert!(rig.find("a/0").is_some() && rig.find("a/19").is_none());
+        rig.learn("a/19", &[19]);
+        rig.learn("a/19", &[19]);
+        assert_eq!(rig.find("a/19"), Some(vec![19]));
     }
 
     #[test]

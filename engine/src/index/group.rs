@@ -58,6 +58,9 @@ impl Groups {
     /// Adds a member or replaces its subscription; gives what was replaced.
     pub(super) fn put(&mut self, heads: &[Head], name: &str, sub: Sub) -> Option<Sub> {
         let at = self.place(name).unwrap_or_else(|at| {
+            if self.0.is_empty() {
+                self.0.reserve_exact(1);
+            }
             self.0.insert(at, Group { name: name.into(), members: Vec::new(), turn: 0 });
             at
         });
@@ -66,6 +69,9 @@ impl Groups {
             Ok(at) => Some(core::mem::replace(&mut group.members[at], sub)),
             Err(at) => {
                 group.turn += usize::from(at < group.turn);
+                if group.members.is_empty() {
+                    group.members.reserve_exact(1);
+                }
                 group.members.insert(at, sub);
                 None
             }

@@ -220,7 +220,7 @@ impl Trie {
     fn edge(&self, hasher: &TextHasher, parent: u32, level: &str) -> Option<u32> {
         self.edges.find(edge_hash(hasher, parent, level), |id| {
             let node = &self.nodes[id];
-            node.parent == parent && first_level(&node.label) == level
+            node.parent == parent && begins_with_level(&node.label, level)
         })
     }
 
@@ -353,7 +353,13 @@ fn edge_hash(hasher: &TextHasher, parent: u32, level: &str) -> u32 {
 }
 
 fn first_level(text: &str) -> &str {
-    text.split_once('/').map_or(text, |(level, _)| level)
+    cut(text).0
+}
+
+fn begins_with_level(label: &str, level: &str) -> bool {
+    label
+        .strip_prefix(level)
+        .is_some_and(|behind| matches!(behind.bytes().next(), None | Some(b'/')))
 }
 
 /// How many bytes two strings have in common in whole levels, without the slash behind.
@@ -376,6 +382,14 @@ enum Agreement {
 
 fn agree(label: &str, topic: &str, rest: usize) -> Agreement {
     let (mut label, mut at) = (label, rest);
+    // Most labels have no wildcard and are the beginning of what is left, or not.
+    if let Some(behind) = topic.get(at..).and_then(|left| left.strip_prefix(label)) {
+        return match behind.bytes().next() {
+            None => Agreement::Label(EXHAUSTED),
+            Some(b'/') => Agreement::Label(topic.len() - behind.len() + 1),
+            Some(_) => Agreement::None,
+        };
+    }
     loop {
         let (wanted, behind) = cut(label);
         if wanted == "#" {
@@ -396,10 +410,11 @@ fn agree(label: &str, topic: &str, rest: usize) -> Agreement {
     }
 }
 
-/// The first level, and what is behind its slash.
+/// The first level, and what is behind its slash. Levels are short: a plain loop over bytes takes
+/// half of what a search for a character does.
 fn cut(text: &str) -> (&str, Option<&str>) {
-    match text.split_once('/') {
-        Some((level, behind)) => (level, Some(behind)),
+    match text.bytes().position(|byte| byte == b'/') {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     }
 }
