@@ -7,7 +7,7 @@
 use zzq_types::{QoS, SubscriptionId, TopicName};
 
 use crate::index::{Draw, Head, Index, SessionFlags, Sub};
-use crate::{DecisionBuf, SessionNumber};
+use crate::{DecisionBuf, SessionNumber, SubNumber};
 
 /// A publish as far as routing cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,16 +155,23 @@ impl Router {
         };
         let hits = &mut self.hits;
         hits.clear();
+        let mut in_order = true;
         for &entry in &self.found {
+            let own = hits.len();
             index.for_each_sub(entry, |head, sub| {
                 hits.push(Hit { session: head.number, picked: false, sub });
             });
+            in_order = in_order && put_in_order(hits, own);
+            let picks = hits.len();
             index.draw(entry, draw, |head, sub| {
                 hits.push(Hit { session: head.number, picked: true, sub });
             });
+            in_order = in_order && put_in_order(hits, picks);
+        }
+        if !in_order {
+            hits.sort_unstable_by_key(Hit::place);
         }
         hits.retain(|hit| hit.wants(publication));
-        hits.sort_unstable_by_key(|hit| (hit.session, hit.picked, hit.sub.number));
     }
 
     /// Puts one destination for each session's own subscriptions, and one for each pick.
@@ -193,6 +200,24 @@ impl Router {
     }
 }
 
+/// Puts the hits from `start` on where they belong among those before, which are in order, if they
+/// are few: who watches everything comes on top of many. False if they are left at the end.
+fn put_in_order(hits: &mut [Hit], start: usize) -> bool {
+    const FEW: usize = 8;
+    if hits.len() - start > FEW {
+        return hits[start.saturating_sub(1)..].is_sorted_by_key(Hit::place);
+    }
+    for at in start..hits.len() {
+        let place = hits[at].place();
+        let before = &hits[..at];
+        if before.last().is_some_and(|last| last.place() > place) {
+            let to = before.partition_point(|hit| hit.place() < place);
+            hits[to..=at].rotate_right(1);
+        }
+    }
+    true
+}
+
 impl Last {
     fn is(&self, publication: Publication<'_>) -> bool {
         self.publisher == publication.publisher
@@ -203,6 +228,10 @@ impl Last {
 }
 
 impl Hit {
+    fn place(&self) -> (SessionNumber, bool, SubNumber) {
+        (self.session, self.picked, self.sub.number)
+    }
+
     /// Whether the publish may come to this subscription at all. A pick, which cannot have No
     /// Local, stands: nobody else would get the message.
     //= MQTT5-3.8.3-3

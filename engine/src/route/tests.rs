@@ -1,8 +1,8 @@
 //! What a publish is decided to be, statement by statement.
 
 use super::*;
+use crate::Destination;
 use crate::index::{GroupStrategy, HashSeed, Inserted, Subscriber};
-use crate::{Destination, SubNumber};
 use zzq_types::{Filter, RetainHandling, SubscribeOptions};
 
 mod model;
@@ -374,6 +374,12 @@ fn a_great_many_subscribers_come_in_order() {
     rig.insert("#", subscriber(3000, 1, options(1), 0));
     let got = rig.sessions("t");
     assert_eq!(got, (1..=6000).collect::<Vec<_>>());
-    assert_eq!(rig.index.remove_session(session(1)), 1);
+    for n in (0..2000).rev() {
+        rig.insert("+", subscriber(2 * n + 1, 2, options(2), 0));
+    }
+    let got = rig.to("t");
+    assert_eq!(got.iter().map(|to| to.0).collect::<Vec<_>>(), (1..=6000).collect::<Vec<_>>());
+    assert!(got.iter().all(|to| (to.1 == 2) == (to.0 < 4000 && to.0 % 2 == 1) || to.0 == 3000));
+    assert_eq!(rig.index.remove_session(session(1)), 2);
     assert_eq!(rig.to("t").len(), 5999);
 }
