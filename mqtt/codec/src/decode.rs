@@ -68,6 +68,12 @@ impl Decoder {
         self.limits = limits;
     }
 
+    /// What the sender is held to.
+    #[inline]
+    pub const fn limits(self) -> Limits {
+        self.limits
+    }
+
     /// The version that CONNECT has named.
     #[inline]
     pub const fn version(self) -> Option<ProtocolVersion> {

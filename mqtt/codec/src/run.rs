@@ -3,12 +3,13 @@
 
 use crate::cursor::Cursor;
 use crate::decode::{Context, decode_behind_topic};
-use crate::{DecodeError, Decoder, PacketType, Publish};
+use crate::{DecodeError, Decoder, FixedHeader, PacketType, Publish};
 
 impl Decoder {
     /// Decodes the PUBLISH at the front of `bytes` if it is there in full and goes on with the run
-    /// of `previous`: the same first byte (QoS, DUP, RETAIN) and the same topic, byte for byte.
-    /// Returns it with its size. `None`: whatever comes is for [`Decoder::decode`].
+    /// of `previous`, which this decoder has read: the same first byte (QoS, DUP, RETAIN) and the
+    /// same topic, byte for byte. Returns it with its size. `None`: whatever comes is for
+    /// [`Decoder::decode`].
     ///
     /// # Errors
     /// As [`Decoder::decode`].
@@ -25,17 +26,18 @@ impl Decoder {
         if bytes.first() != Some(&first) {
             return Ok(None);
         }
-        let Some(header) = self.header(bytes)? else { return Ok(None) };
+        // The type and the flags were good in the packet before.
+        let fail = |fault| self.error(PacketType::Publish, fault);
+        let header = FixedHeader::read(PacketType::Publish, bytes, self.limits(), Some(version));
+        let Some(header) = header.map_err(fail)? else { return Ok(None) };
         let Some(packet) = bytes.get(..header.total_len()) else { return Ok(None) };
         let mut cursor = Cursor::new(&packet[header.header_len()..]);
         if cursor.binary() != Ok(topic.as_str().as_bytes()) {
             return Ok(None);
         }
         let context = Context { sender: self.sender(), version, first };
-        match decode_behind_topic(context, Some(topic), cursor) {
-            Ok(publish) => Ok(Some((publish, header.total_len()))),
-            Err(fault) => Err(self.error(PacketType::Publish, fault)),
-        }
+        let publish = decode_behind_topic(context, Some(topic), cursor).map_err(fail)?;
+        Ok(Some((publish, header.total_len())))
     }
 }
 
