@@ -4,6 +4,8 @@
 //! integers are little-endian. Decoding takes any bytes and never panics.
 //! Does not know: files, what follows from a mismatch (that is recovery's to judge).
 
+#[cfg(test)]
+mod golden;
 pub mod group;
 pub mod index;
 pub mod meta;
