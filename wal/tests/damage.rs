@@ -286,29 +286,44 @@ fn a_roll_leaves_no_gap_over_a_power_cut() {
 /// A payload that is a copy of real groups at every alignment, in a log that is torn there.
 #[test]
 fn a_payload_shaped_like_groups_is_never_taken_for_one() {
-    let donor = killed(4, 10);
-    let places = groups(&donor, &segment_name(1));
-    let bytes = donor.bytes(&segment_name(1)).unwrap();
-    let copies = bytes[places[1]..places[4]].to_vec();
-    for shift in (0..4096).step_by(512) {
-        // The same salts as in the donor: its groups fit this log in all but their use of a file.
-        let disk = SimDisk::new();
-        let (log, _, _) = reopen(&disk, 1);
-        let (mut one, _) = producer(&log);
-        put(&log, &mut one, &[0; 10]);
-        let mut payload = vec![0; shift];
-        while payload.len() < 8000 - copies.len().min(4096) {
-            payload.extend_from_slice(&copies[..4096]);
-        }
-        payload[0] = 1;
-        put(&log, &mut one, &payload);
-        let disk = disk.restart();
-        let start = groups(&disk, &segment_name(1))[1];
-        // Its first block is lost: all behind it looks like groups of this very segment.
-        disk.overwrite(&segment_name(1), start as u64, &[0; 512]).unwrap();
-        let (_, recovery, seen) = reopen(&disk, 2);
+    // Where the body of the second group's only record begins.
+    let body_at = 128 + 12;
+    for aligned in (0..4096).step_by(512) {
+        let shift = (4096 + aligned - body_at) % 4096;
+        let ours = torn_over_copies(shift, 1);
+        // With the salt of this very segment, the copies count as remains of later groups.
+        assert_eq!(matches!(ours, Err(OpenError::Damage(_))), aligned == 0, "{shift}");
+        let (_, recovery, seen) = torn_over_copies(shift, 5).unwrap();
         assert_eq!((seen.len(), recovery.last_lsn), (1, Lsn::new(1)), "{shift}");
+        assert!(matches!(recovery.segments[0].end, End::Clean { .. }), "they are nothing at all");
     }
+}
+
+type Opened = (zzq_wal::Log<SimDisk>, zzq_wal::Recovery, Vec<Seen>);
+
+/// A log whose second group was torn at its front. Its payload, `shift` bytes in, is the third,
+/// fourth and fifth group of a log made with `salts`; this one is made with salts 1.
+fn torn_over_copies(shift: usize, salts: u64) -> Result<Opened, OpenError> {
+    let donor = SimDisk::new();
+    let (log, _, _) = reopen(&donor, salts);
+    let (mut one, _) = producer(&log);
+    for n in 0..5 {
+        put(&log, &mut one, &[n; 10]);
+    }
+    let places = groups(&donor, &segment_name(1));
+    let copies = donor.bytes(&segment_name(1)).unwrap()[places[2]..places[5]].to_vec();
+
+    let disk = SimDisk::new();
+    let (log, _, _) = open(disk.clone(), Options { part_size: 24_000, ..small(1) }).unwrap();
+    let (mut one, _) = producer(&log);
+    put(&log, &mut one, &[0; 10]);
+    let mut payload = vec![0; shift];
+    payload.extend_from_slice(&copies);
+    put(&log, &mut one, &payload);
+    let disk = disk.restart();
+    let start = groups(&disk, &segment_name(1))[1] as u64;
+    disk.overwrite(&segment_name(1), start, &[0; 512]).unwrap();
+    open(disk, small(2))
 }
 
 #[test]

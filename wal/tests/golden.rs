@@ -2,6 +2,8 @@
 //!
 //! Its files end where only zeroes would follow. It was stopped by a power cut.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
 mod common;
 
 use common::*;

@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::SimDisk;
 use zzq_wal::{End, Handed, Log, Lsn, Options, StageError, Staging, Status};
 
@@ -77,6 +78,28 @@ fn segments_roll_and_grow_under_load() {
     assert!(others.iter().all(|segment| matches!(segment.end, End::Continued { .. })));
     assert_eq!(seen.len(), 400);
     assert!((0..400).zip(&seen).all(|(n, record)| record.body == body(n)));
+}
+
+#[test]
+fn segments_grow_with_the_log_and_an_empty_one_is_small() {
+    let disk = SimDisk::new();
+    let size = |disk: &SimDisk| disk.list().unwrap().iter().map(|(_, size)| size).sum::<u64>();
+    let options = |seed| Options { segment_size: 8 << 20, ..Options::new(entropy(seed)) };
+    for seed in 0..5 {
+        let (log, _, _) = open(disk.clone(), options(seed)).unwrap();
+        let (mut one, _) = producer(&log);
+        turn(&log, &mut one);
+        assert!(size(&disk) <= 8 << 20, "{:?}", disk.list());
+    }
+    let (log, _, _) = open(disk.clone(), options(9)).unwrap();
+    let (mut one, _) = producer(&log);
+    for n in 0..160_u8 {
+        put(&log, &mut one, &vec![n; 200_000]);
+    }
+    let (_, recovery, _) = open(disk.restart(), options(10)).unwrap();
+    let used = recovery.segments.iter().filter(|segment| segment.groups > 0);
+    let sizes = used.map(|segment| disk.bytes(&segment.file).unwrap().len() >> 20);
+    assert_eq!(sizes.collect::<Vec<_>>(), [1, 2, 4, 8, 8, 8, 8]);
 }
 
 #[test]

@@ -41,6 +41,10 @@ impl<F> Flight<F> {
     pub(crate) fn is_in_flight(&self) -> bool {
         matches!(self.state, State::InFlight { .. })
     }
+
+    fn waits_for(&self, completed: u64) -> bool {
+        matches!(self.state, State::InFlight { token } if token == completed)
+    }
 }
 
 impl<D: Disk> Core<D> {
@@ -99,8 +103,7 @@ impl<D: Disk> Core<D> {
     }
 
     fn complete(&mut self, completion: Completion) {
-        let waits_for = |flight: &&mut Flight<D::File>| matches!(flight.state, State::InFlight { token } if token == completion.token);
-        let flight = self.flights.iter_mut().find(waits_for);
+        let flight = self.flights.iter_mut().find(|flight| flight.waits_for(completion.token));
         let Some(flight) = flight else { unreachable!("each write completes once") };
         flight.state = match completion.result {
             Ok(written) if written == flight.header.length => State::Done(completion.buffer),

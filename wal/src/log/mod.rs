@@ -119,6 +119,11 @@ impl<D: Disk> Log<D> {
         }
     }
 
+    /// It acknowledges nothing any more: [`Status::ReadOnly`], cheaply.
+    pub fn is_read_only(&self) -> bool {
+        self.shared.is_read_only()
+    }
+
     /// Leads for nobody, if leadership is free: the second driver of the same object, on a
     /// thread of its own, and the last one when lanes have ended. `notify` as in
     /// [`producer`](Self::producer).
