@@ -103,6 +103,11 @@ impl Disk for FileDisk {
 
     fn create(&self, name: &str, len: u64) -> io::Result<OpenFile> {
         assert!(len.is_multiple_of(BLOCK as u64), "a size of {len} is no number of blocks");
+        // A file system may take all that is left before it finds that it is not enough, and
+        // make others fail meanwhile.
+        if len > self.free_bytes()? {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.directory.create(name, len)
     }
 
