@@ -1,4 +1,10 @@
-//! What holds for every log, however senseless.
+//! What holds for every log, however senseless; what each kind does is in the files below.
+
+mod fold;
+mod groups;
+mod messages;
+mod sessions;
+mod wills;
 
 use std::collections::BTreeMap;
 
