@@ -8,6 +8,8 @@ mod report;
 mod statements;
 mod tags;
 
+use std::io::{ErrorKind, Write as _};
+
 use anyhow::{Result, bail};
 
 use crate::tree::Tree;
@@ -29,11 +31,14 @@ pub(crate) fn spec(tree: &Tree, mode: Mode) -> Result<()> {
     let statements = statements::read(tree)?;
     let tags = tags::read(tree);
     let report = report::Report::new(&statements, &tags);
-    print!("{report}");
-    if mode != Mode::Brief {
-        report.missing.iter().chain(&report.untested).for_each(|line| println!("{line}"));
+    let listed = report.missing.iter().chain(&report.untested).filter(|_| mode != Mode::Brief);
+    let lines = listed.chain(&report.errors).map(|line| format!("{line}\n"));
+    let text: String = std::iter::once(report.to_string()).chain(lines).collect();
+    // Whoever reads may have seen enough, as `head` has.
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
     }
-    report.errors.iter().for_each(|error| println!("{error}"));
     if !report.errors.is_empty() {
         bail!("spec: {} errors", report.errors.len());
     }
