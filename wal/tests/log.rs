@@ -194,6 +194,25 @@ fn lazy_records_ride_along_or_go_after_their_time() {
 }
 
 #[test]
+fn lazy_records_kept_back_behind_a_full_pipe_ride_with_the_next_group() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    let (mut two, _) = producer(&log);
+    disk.hold();
+    for _ in 0..3 {
+        stage(&mut one, b"two in flight, one waits").unwrap();
+        one.drive(1000);
+    }
+    one.stage(&LAZY, |out| out.push(1)).unwrap();
+    one.drive(1000);
+    assert_eq!(one.drive(1005).again_at, Some(1006), "its time has come, but nothing can start");
+    disk.release_all();
+    two.drive(1006);
+    assert_eq!(one.appended(), Handed::new(4));
+}
+
+#[test]
 fn a_producer_that_waits_is_woken_once_and_the_leader_never() {
     let disk = SimDisk::new();
     let (log, _, _) = reopen(&disk, 1);
@@ -354,6 +373,27 @@ fn trimmed_segments_are_recycled_and_leased_ones_are_not() {
     let (_, recovery, seen) = reopen(&disk, 2);
     assert_eq!((seen[0].lsn, recovery.last_lsn), (first.get(), Lsn::new(250)));
     assert!(seen.iter().all(|record| record.body == [u8::try_from(record.lsn - 1).unwrap(); 3000]));
+}
+
+#[test]
+fn a_big_record_holds_its_first_segment_until_it_is_trimmed_itself() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    put(&log, &mut one, b"first");
+    let big = vec![7; 300_000];
+    assert_eq!(put(&log, &mut one, &big), Lsn::new(2));
+    put(&log, &mut one, b"last");
+    log.trim(Lsn::new(2));
+    while log.helper_step(0) {}
+    assert!(disk.bytes(&zzq_wal::segment_name(1)).is_ok(), "it has the first part");
+    let mut reader = log.reader(Lsn::new(2)).unwrap();
+    assert!(reader.next_record().unwrap().unwrap().body == big);
+    drop(reader);
+    log.trim(Lsn::new(3));
+    while log.helper_step(0) {}
+    assert!(disk.bytes(&zzq_wal::segment_name(1)).is_err());
+    assert!(disk.bytes(&zzq_wal::segment_name(2)).is_err());
 }
 
 #[test]
