@@ -107,7 +107,7 @@ pub enum ReadError {
     },
 }
 
-/// All 64 places for producers are taken.
+/// All 64 places for producers have been taken since the log was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a log has at most 64 producers")]
+#[error("a log has at most 64 producers from one start to the next")]
 pub struct TooManyProducers;

@@ -68,6 +68,8 @@ fn what_failed_once_moves_with_its_lsns() {
                 settle(&log, &mut one);
                 assert_eq!((log.durable(), log.status()), (Lsn::new(12), Status::Running));
                 assert_eq!(one.durable(), Handed::new(12));
+                assert!(log.take_failure().is_some_and(|why| why.contains(".log")));
+                assert_eq!(log.take_failure(), None);
                 assert_found(&disk, 12);
                 for n in 12..200_u8 {
                     put(&log, &mut one, &[n; 2000]);
@@ -230,6 +232,31 @@ fn a_next_segment_that_fails_poisons_the_log() {
         disk.heal();
         assert_found(&disk, 1);
     }
+}
+
+#[test]
+fn a_segment_whose_index_cannot_be_written_is_read_without() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    turn(&log, &mut one);
+    for n in 0..28_u8 {
+        put(&log, &mut one, &[n; 3000]);
+    }
+    // The next writes of the helper are meta and header of the next segment, and this index.
+    for n in 28..40_u8 {
+        stage(&mut one, &[n; 3000]).unwrap();
+        one.drive(1000);
+        one.drive(1000);
+    }
+    disk.fail(Op::Sync, 4, FAIL);
+    while log.helper_step(0) {}
+    let failure = log.take_failure();
+    assert!(failure.as_ref().is_some_and(|why| why.contains("index")), "{failure:?}");
+    assert_eq!(log.status(), Status::Running);
+    let mut reader = log.reader(Lsn::new(20)).unwrap();
+    assert_eq!(reader.next_record().unwrap().unwrap().body, [19; 3000]);
+    assert_found(&disk, 40);
 }
 
 #[test]

@@ -42,11 +42,11 @@ const _: () = assert!(LEN_MAX < u32::MAX as usize);
 /// since it covers the checksum of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupHeader {
-    /// Of the header, bytes 8 .. 128. Set by [`GroupHeader::seal`].
+    /// Of the header, bytes 8 .. 128. Known once it is sealed.
     pub checksum: u32,
-    /// Of the body. Set by [`GroupHeader::seal`].
+    /// Of the body. Known once it is sealed.
     pub body_checksum: u32,
-    /// Bytes of the whole group. Set by [`GroupHeader::seal`].
+    /// Bytes of the whole group. Known once it is sealed.
     pub length: usize,
     /// Of the segment it was written to.
     pub salt: Salt,
@@ -64,7 +64,7 @@ pub struct GroupHeader {
     pub durable: Lsn,
     /// How many records it completes.
     pub records: u32,
-    /// Bytes of records. Set by [`GroupHeader::seal`].
+    /// Bytes of records. Known once it is sealed.
     pub records_len: usize,
     /// `checksum` of the group before.
     pub previous: u32,

@@ -61,7 +61,10 @@ impl<D: Disk> Helper<D> {
                 Task::Close(full) => {
                     // Without its index a segment is read all the same. Its file is poisoned
                     // for further writes, and there are none.
-                    let _ = maker::close(&full.segment, &full.index, full.last);
+                    if let Err(error) = maker::close(&full.segment, &full.index, full.last) {
+                        let name = full.segment.name();
+                        shared.note_cured(format!("{name} stays without its index: {error}"));
+                    }
                 }
             }
         }

@@ -35,7 +35,8 @@ use crate::format::meta::Facts;
 use crate::lsn::Lsn;
 use crate::reader::Reader;
 
-/// Bits in [`Staging::lanes`].
+/// Bits in [`Staging::lanes`]. A place is not given again: its number tells apart the parts of big
+/// records in one epoch.
 const PRODUCERS_MAX: usize = 64;
 
 /// One append-only log in one directory. Clones are the same log.
@@ -122,6 +123,17 @@ impl<D: Disk> Log<D> {
     /// It acknowledges nothing any more: [`Status::ReadOnly`], cheaply.
     pub fn is_read_only(&self) -> bool {
         self.shared.is_read_only()
+    }
+
+    /// The newest failure of the disk that the log got over, since the last call: a write after
+    /// which it moved to another segment, an index that could not be written.
+    pub fn take_failure(&self) -> Option<String> {
+        self.shared.take_cured()
+    }
+
+    /// The directory that it lives in.
+    pub fn disk(&self) -> &Arc<D> {
+        &self.shared.disk
     }
 
     /// Leads for nobody, if leadership is free: the second driver of the same object, on a

@@ -31,6 +31,7 @@ impl<D: Disk> Core<D> {
             shared.poison(failed);
             return;
         }
+        shared.note_cured(failed);
         self.mode = Mode::Moving;
         let needed: u64 = self.flights.iter().map(|flight| 2 * flight.header.length as u64).sum();
         let length = self.active.segment.header.length.max(needed.next_power_of_two());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::format::meta::Facts;
-use crate::format::segment::{Beginning, GROUPS_AT, Identity};
+use crate::format::segment::{Beginning, GROUPS_AT, Identity, LastGood};
 use crate::io::IoBuffer;
 use crate::log::Log;
 use crate::log::core::{Active, Core, FLIGHTS_MAX, Limits, Mode};
@@ -18,6 +18,7 @@ use crate::log::options::Options;
 use crate::log::shared::Shared;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
+use crate::recover::files::Files;
 use crate::recover::{Recovered, Recovery, Visit, recover};
 use crate::segment::{Segment, SegmentTable, segment_name, spare_name};
 
@@ -48,30 +49,18 @@ impl<D: Disk> Log<D> {
 
         recovery.epoch = recovery.epoch.max(meta.facts().epoch) + 1;
         let limits = limits(&options);
-        let spares = keep_spares(&*disk, &files.spares)?;
         let mut maker = Maker {
             disk: Arc::clone(&disk),
             identity,
             epoch: recovery.epoch,
             newest: files.newest,
             next_spare: files.spares.iter().map(|(number, _)| number + 1).max().unwrap_or(1),
-            spares,
+            spares: keep_spares(&*disk, &files.spares)?,
             entropy: options.entropy,
         };
-        let continued = segments.last().filter(|kept| kept.header.number == last.segment);
-        let salt = continued.map_or_else(Default::default, |kept| kept.header.salt);
-        let first_size = limits.segment_size.min(FIRST_SEGMENT);
-        let purpose = Purpose {
-            beginning: Beginning::Break,
-            continues: (last.segment, salt),
-            last_good: last,
-            length: continued.map_or(first_size, |kept| {
-                (kept.end() - GROUPS_AT).next_power_of_two().clamp(first_size, limits.segment_size)
-            }),
-        };
+        let purpose = continue_behind(&segments, last, limits.segment_size);
         let made = maker.make(&purpose).map_err(OpenError::disk("making a segment"))?;
-
-        let first = segments.first().map_or(made.header.number, |kept| kept.header.number);
+        let first = segments.first().unwrap_or(&made).header.number;
         meta.update(|facts| {
             facts.epoch = recovery.epoch;
             facts.durable = facts.durable.max(last.lsn);
@@ -79,18 +68,43 @@ impl<D: Disk> Log<D> {
             facts.set_segments(first, made.header.number);
         })
         .map_err(OpenError::disk("writing meta"))?;
-        let needed = |number: u64| segments.iter().any(|kept| kept.header.number == number);
-        let empty = files.live.iter().map(|found| (found.header.number, found.header.length));
-        for (number, length) in files.unneeded.iter().copied().chain(empty) {
-            if !needed(number) {
-                let name = segment_name(number);
-                maker
-                    .recycle(number, length)
-                    .map_err(OpenError::disk(format!("recycling {name}")))?;
-            }
-        }
+        recycle_unneeded(&mut maker, &files, &segments)?;
         Ok((assemble(disk, limits, now_ms, Parts { maker, meta, made, segments }), recovery))
     }
+}
+
+/// The segment of this start: it breaks with all behind the last good group, and is as long as
+/// the groups of the one before suggest.
+fn continue_behind<F>(
+    segments: &[Arc<Segment<F>>],
+    last_good: LastGood,
+    segment_size: u64,
+) -> Purpose {
+    let shortest = segment_size.min(FIRST_SEGMENT);
+    let older = segments.last().filter(|kept| kept.header.number == last_good.segment);
+    let salt = older.map_or_else(Default::default, |kept| kept.header.salt);
+    let length = older.map_or(shortest, |kept| {
+        (kept.end() - GROUPS_AT).next_power_of_two().clamp(shortest, segment_size)
+    });
+    let continues = (last_good.segment, salt);
+    Purpose { beginning: Beginning::Break, continues, last_good, length }
+}
+
+/// Files of segments in which nothing counts are used again, now that the new one is in place:
+/// before, one of them may have been all that knew where the log ended.
+fn recycle_unneeded<D: Disk>(
+    maker: &mut Maker<D>,
+    files: &Files<D>,
+    segments: &[Arc<Segment<D::File>>],
+) -> Result<(), OpenError> {
+    let needed = |number: u64| segments.iter().any(|kept| kept.header.number == number);
+    let live = files.live.iter().map(|found| (found.header.number, found.header.length));
+    let all = files.unneeded.iter().copied().chain(live);
+    for (number, length) in all.filter(|(number, _)| !needed(*number)) {
+        let failed = OpenError::disk(format!("recycling {}", segment_name(number)));
+        maker.recycle(number, length).map_err(failed)?;
+    }
+    Ok(())
 }
 
 const FIRST_SEGMENT: u64 = 1024 * 1024;

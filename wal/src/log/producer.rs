@@ -259,8 +259,10 @@ impl<D: Disk> Producer<D> {
 }
 
 impl<D: Disk> Drop for Producer<D> {
-    /// What it handed over is still written. The others see to the writes that it led.
+    /// What it staged is still written, as far as its ring takes it. The others see to that, and
+    /// to the writes that it led.
     fn drop(&mut self) {
+        self.hand_over_current();
         let index = usize::from(self.index);
         self.log.with_core(|core| core.lanes[index].gone = true);
         self.log.wake_all();

@@ -39,6 +39,8 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) trim_below: AtomicU64,
     no_space: AtomicBool,
     poison: OnceLock<String>,
+    /// The last failure that the log got over.
+    cured: Mutex<Option<String>>,
     pub(crate) producers: Mutex<Vec<Arc<ProducerShared>>>,
     helper_thread: OnceLock<Thread>,
 }
@@ -64,6 +66,7 @@ impl<D: Disk> Shared<D> {
             trim_below: AtomicU64::new(0),
             no_space: AtomicBool::new(false),
             poison: OnceLock::new(),
+            cured: Mutex::new(None),
             producers: Mutex::new(Vec::new()),
             helper_thread: OnceLock::new(),
         }
@@ -153,6 +156,15 @@ impl<D: Disk> Shared<D> {
         if self.poison.set(reason).is_ok() {
             self.wake_all();
         }
+    }
+
+    /// Something failed, and the log goes on: worth a line for whoever runs it.
+    pub(crate) fn note_cured(&self, failure: String) {
+        *self.cured.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+
+    pub(crate) fn take_cured(&self) -> Option<String> {
+        self.cured.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) fn poison_reason(&self) -> Option<&str> {
