@@ -77,6 +77,6 @@ pub use log::{Drive, Entropy, HelperThread, Log, Options, Producer, Staging, Sta
 pub use lsn::{Handed, Lsn};
 pub use meta::read_facts;
 pub use reader::{ReadRecord, Reader};
-pub use recover::{End, RecoveredRecord, Recovery, SegmentReport, Visit};
+pub use recover::{End, RecoveredRecord, Recovery, SegmentReport, Visit, inspect};
 pub use segment::{META_NAME, segment_name, segment_number};
 pub use tail::{Group, TailCursor, TailRecord};

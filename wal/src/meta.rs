@@ -20,6 +20,8 @@ const PAGES: usize = 2;
 pub(crate) struct Meta<D: Disk> {
     file: D::File,
     facts: Arc<Facts>,
+    /// A page that holds the facts. The other one is written first: it may be the only one.
+    whole: usize,
     /// A write failed: the file is not to be trusted with another one.
     poisoned: bool,
 }
@@ -32,21 +34,19 @@ impl<D: Disk> Meta<D> {
             _ => {}
         }
         let file = disk.create(META_NEW_NAME, (PAGES * BLOCK) as u64)?;
-        let mut meta = Self { file, facts: Arc::new(Facts::default()), poisoned: false };
+        let mut meta = Self { file, facts: Arc::default(), whole: 0, poisoned: false };
         meta.update(|current| *current = facts)?;
         disk.rename(META_NEW_NAME, META_NAME)?;
         disk.sync_dir()?;
         Ok(meta)
     }
 
-    /// Reads the newer good page, and makes both say the same again.
+    /// Reads the newer good page.
     pub(crate) fn open(disk: &D) -> Result<Self, OpenError> {
         let failed = || OpenError::disk(format!("reading {META_NAME}"));
         let file = disk.open(META_NAME).map_err(failed())?;
-        let facts = newest(&read_pages(&file).map_err(failed())?)?;
-        let mut meta = Self { file, facts: Arc::new(facts), poisoned: false };
-        meta.update(|_| ()).map_err(OpenError::disk(format!("writing {META_NAME}")))?;
-        Ok(meta)
+        let (whole, facts) = newest(&read_pages(&file).map_err(failed())?)?;
+        Ok(Self { file, facts: Arc::new(facts), whole, poisoned: false })
     }
 
     pub(crate) fn facts(&self) -> &Arc<Facts> {
@@ -66,7 +66,7 @@ impl<D: Disk> Meta<D> {
         self.poisoned = true;
         let mut page = IoBuffer::with_blocks(1);
         facts.encode(&mut page);
-        for number in 0..PAGES {
+        for number in [1 - self.whole, self.whole] {
             self.file.write_at(&page, (number * BLOCK) as u64)?;
             self.file.sync()?;
         }
@@ -80,7 +80,7 @@ impl<D: Disk> Meta<D> {
 pub fn read_facts<D: Disk>(disk: &D) -> Result<Facts, OpenError> {
     let failed = || OpenError::disk(format!("reading {META_NAME}"));
     let file = disk.open(META_NAME).map_err(failed())?;
-    newest(&read_pages(&file).map_err(failed())?)
+    newest(&read_pages(&file).map_err(failed())?).map(|(_, facts)| facts)
 }
 
 fn read_pages<F: DiskFile>(file: &F) -> io::Result<[Result<Facts, Fault>; PAGES]> {
@@ -91,14 +91,16 @@ fn read_pages<F: DiskFile>(file: &F) -> io::Result<[Result<Facts, Fault>; PAGES]
     Ok([Facts::decode(&pages[0]), Facts::decode(&pages[1])])
 }
 
-fn newest(pages: &[Result<Facts, Fault>; PAGES]) -> Result<Facts, OpenError> {
+fn newest(pages: &[Result<Facts, Fault>; PAGES]) -> Result<(usize, Facts), OpenError> {
     for page in pages {
         if let Err(fault @ Fault::Version { .. }) = page {
             return Err(OpenError::Version { file: META_NAME.to_owned(), fault: *fault });
         }
     }
-    let newest = pages.iter().flatten().max_by_key(|facts| facts.sequence);
-    newest.cloned().ok_or_else(|| {
+    let whole =
+        pages.iter().enumerate().filter_map(|(number, page)| Some((number, page.as_ref().ok()?)));
+    let newest = whole.max_by_key(|(_, facts)| facts.sequence);
+    newest.map(|(number, facts)| (number, facts.clone())).ok_or_else(|| {
         OpenError::Damage(Damage {
             file: META_NAME.to_owned(),
             offset: 0,
@@ -114,7 +116,7 @@ fn newest(pages: &[Result<Facts, Fault>; PAGES]) -> Result<Facts, OpenError> {
 mod tests {
     use super::*;
     use crate::format::meta::tests::sample;
-    use crate::sim_disk::SimDisk;
+    use crate::sim_disk::{Fault, Op, SimDisk};
 
     fn spoil(disk: &SimDisk, page: u64) {
         let mut bytes = IoBuffer::with_blocks(1);
@@ -129,10 +131,26 @@ mod tests {
             let mut meta = Meta::create(&disk, sample()).unwrap();
             meta.update(|facts| facts.term = 77).unwrap();
             spoil(&disk, page);
-            let meta = Meta::open(&disk).unwrap();
+            let mut meta = Meta::open(&disk).unwrap();
             assert_eq!(meta.facts().term, 77);
+            meta.update(|facts| facts.vote = 1).unwrap();
             spoil(&disk, 1 - page);
-            assert_eq!(read_facts(&disk).unwrap().term, 77, "opening mended the spoilt page");
+            assert_eq!(read_facts(&disk).unwrap().vote, 1, "the spoilt page is written again");
+        }
+    }
+
+    /// A power cut tore one page; the next one must not meet the other while it is the only one.
+    #[test]
+    fn the_only_whole_page_is_never_written_first() {
+        for page in 0..2 {
+            let disk = SimDisk::new();
+            Meta::create(&disk, sample()).unwrap();
+            spoil(&disk, page);
+            let mut meta = Meta::open(&disk).unwrap();
+            disk.fail(Op::Write, 2, Fault::Fail(io::ErrorKind::Other));
+            assert!(meta.update(|facts| facts.term = 78).is_err());
+            spoil(&disk, page);
+            assert_eq!(read_facts(&disk).unwrap().term, sample().term, "page {page}");
         }
     }
 

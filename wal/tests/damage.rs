@@ -94,6 +94,9 @@ fn a_bit_flip_in_front_of_later_groups_is_damage_with_file_and_offset() {
             let mut spoilt = whole.bytes(&file).unwrap();
             spoilt[place + at] ^= 8;
             assert_eq!(disk.bytes(&file).unwrap(), spoilt, "the file is as it was found");
+            let hash = disk.image_hash();
+            assert!(zzq_wal::inspect(disk.clone(), &small(1), &mut |_| Ok(())).is_err());
+            assert_eq!(disk.image_hash(), hash, "looking changes nothing");
         }
     }
 }

@@ -25,6 +25,14 @@ fn records_survive_with_order_kind_and_lsn() {
     for n in 0..100_u8 {
         assert_eq!(put(&log, &mut one, &[n; 50]), Lsn::new(u64::from(n) + 1));
     }
+    let hash = disk.image_hash();
+    let mut count = 0;
+    let inspected = zzq_wal::inspect(disk.clone(), &small(1), &mut |_| {
+        count += 1;
+        Ok(())
+    });
+    assert_eq!((inspected.unwrap().last_lsn, count), (Lsn::new(100), 100));
+    assert_eq!(disk.image_hash(), hash, "looking changes nothing");
     let (_, recovery, seen) = reopen(&disk, 2);
     assert_eq!(recovery.last_lsn, Lsn::new(100));
     let expected = (0..100_u8).map(|n| Seen { lsn: u64::from(n) + 1, kind: 1, body: vec![n; 50] });

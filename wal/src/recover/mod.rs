@@ -1,7 +1,7 @@
 //! Recovery: from files to the last good group, record by record.
 //!
 //! Owns: the order of reading, the verdict on each segment, the visitor's calls.
-//! Does not know: what a record means. Changes nothing on disk except mending a page of `meta`.
+//! Does not know: what a record means. Changes nothing on disk.
 
 pub(crate) mod assemble;
 pub(crate) mod files;
@@ -106,6 +106,15 @@ pub(crate) struct Recovered<D: Disk> {
     pub(crate) last: LastGood,
     /// Segments with groups, as readers see them.
     pub(crate) segments: Vec<Arc<Segment<D::File>>>,
+}
+
+/// Reads a log as opening it would, and changes nothing: for tools.
+pub fn inspect<D: Disk>(
+    disk: D,
+    options: &Options,
+    visit: &mut Visit<'_>,
+) -> Result<Recovery, OpenError> {
+    recover(&Arc::new(disk), options, visit).map(|recovered| recovered.recovery)
 }
 
 /// Reads the log of a directory.
