@@ -88,7 +88,35 @@ pub(crate) fn sn_topic_prefix(client: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use zzq_types::Lsn;
+
     use super::*;
+    use crate::effect::NoEffects;
+    use crate::shard::Shard;
+    use crate::state::State;
+
+    #[test]
+    fn facts_are_found_by_their_keys_until_they_are_empty() {
+        let mut state = State::new(Shard::WHOLE);
+        let mut set = |lsn, record: &Record<'_>| {
+            state.apply(Lsn::new(lsn), 0, record, &mut NoEffects);
+        };
+        let sn = |client, topic_id, topic| Record::SnTopic(SnTopic { client, topic_id, topic });
+        set(1, &sn("a", 2, "t/2"));
+        set(2, &sn("a", 1, "t/1"));
+        set(3, &sn("ab", 1, "t/3"));
+        set(4, &sn("a", 256, "t/4"));
+        set(5, &sn("a", 2, ""));
+        set(6, &Record::Config(Config { key: b"k", value: b"v" }));
+        set(7, &Record::Identity(Identity { client: "a", user: "ada" }));
+        set(8, &Record::Identity(Identity { client: "b", user: "bob" }));
+        set(9, &Record::Identity(Identity { client: "b", user: "" }));
+        assert_eq!(state.sn_topic("a", 1), Some("t/1"));
+        assert_eq!(state.sn_topic("a", 2), None);
+        assert_eq!(state.sn_topics("a").collect::<Vec<_>>(), [(1, "t/1"), (256, "t/4")]);
+        assert_eq!(state.config(b"k"), Some(&b"v"[..]));
+        assert_eq!((state.identity("a"), state.identity("b")), (Some("ada"), None));
+    }
 
     #[test]
     fn kinds_are_those_of_the_records() {

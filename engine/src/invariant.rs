@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use thiserror::Error;
-use zzq_types::Filter;
+use zzq_types::{Filter, Lsn};
 
 use crate::deadline::{Deadlines, Due};
 use crate::group::Ended;
@@ -23,6 +23,45 @@ pub struct Violation {
     pub rule: &'static str,
     /// Where it does not.
     pub place: String,
+}
+
+/// How far the log is in each sense.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogMarks {
+    /// The bytes of all up to here are gone.
+    pub trimmed: Lsn,
+    /// All up to here is covered by an image.
+    pub imaged: Lsn,
+    /// All up to here survives power loss.
+    pub durable: Lsn,
+    /// All up to here may be acknowledged.
+    pub committed: Lsn,
+    /// All up to here is in state.
+    pub applied: Lsn,
+    /// All up to here has a place in the log.
+    pub appended: Lsn,
+}
+
+impl LogMarks {
+    /// Checks their order; a cluster applies only what is committed.
+    pub fn check(&self, is_cluster: bool) -> Result<(), Violation> {
+        let Self { trimmed, imaged, durable, committed, applied, appended } = *self;
+        let place = || format!("{self:?}");
+        require(trimmed <= imaged, "what is trimmed is imaged", place)?;
+        require(imaged <= durable.min(committed), "an image holds what is durable", place)?;
+        let all = durable.max(committed).max(applied);
+        require(all <= appended, "nothing is beyond the log", place)?;
+        let held = !is_cluster || applied <= committed;
+        require(held, "a cluster applies what is committed", place)
+    }
+}
+
+/// No acknowledgement leaves before its record is committed.
+///
+/// # Panics
+/// If it is not: a promise would be broken that nobody can keep later.
+pub fn assert_may_acknowledge(record: Lsn, committed: Lsn) {
+    assert!(record <= committed, "{record} is acknowledged, committed is {committed}");
 }
 
 /// Checks the whole state.
@@ -111,4 +150,46 @@ fn require(
     place: impl FnOnce() -> String,
 ) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation { rule, place: place() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All ways to give the six marks one of three values: those that are in order are told
+    /// from the rest.
+    #[test]
+    fn marks_have_one_order() {
+        let mut good = 0;
+        for case in 0..3_u64.pow(6) {
+            let mark = |at: u32| Lsn::new(case / 3_u64.pow(at) % 3);
+            let marks = LogMarks {
+                trimmed: mark(0),
+                imaged: mark(1),
+                durable: mark(2),
+                committed: mark(3),
+                applied: mark(4),
+                appended: mark(5),
+            };
+            let [trimmed, imaged, durable, committed, applied, appended] =
+                [0, 1, 2, 3, 4, 5].map(mark);
+            let below = trimmed <= imaged
+                && imaged <= durable
+                && imaged <= committed
+                && durable <= appended
+                && committed <= appended
+                && applied <= appended;
+            assert_eq!(marks.check(false).is_ok(), below, "{marks:?}");
+            assert_eq!(marks.check(true).is_ok(), below && applied <= committed, "{marks:?}");
+            good += u32::from(below);
+        }
+        assert!(good > 50, "{good}");
+    }
+
+    #[test]
+    #[should_panic(expected = "@3 is acknowledged, committed is @2")]
+    fn an_acknowledgement_waits() {
+        assert_may_acknowledge(Lsn::new(2), Lsn::new(2));
+        assert_may_acknowledge(Lsn::new(3), Lsn::new(2));
+    }
 }

@@ -127,37 +127,25 @@ impl State {
         to: Destination<'_>,
         effects: &mut impl Effects,
     ) {
-        let Some(session) = self.sessions.get(&to.session) else {
-            return self.deliver_to_ended(message, to, effects);
-        };
-        if to.qos != QoS::AtMostOnce {
-            self.enqueue(message, to, effects);
-        } else if session.link == Link::Up {
-            effects.emit(Effect::Deliver0 {
-                session: to.session,
-                lsn: message.lsn,
-                retain: to.retain,
-                ids: to.ids,
-            });
+        let Message { lsn, late, .. } = message;
+        let Destination { session, qos, retain, ids, .. } = to;
+        if qos == QoS::AtMostOnce {
+            match self.sessions.get(&session) {
+                Some(found) if found.link == Link::Up => {
+                    effects.emit(Effect::Deliver0 { session, lsn, retain, ids });
+                }
+                Some(_) => {}
+                None => self.count_unknown(false),
+            }
+            return;
         }
-    }
-
-    fn enqueue(&mut self, message: Message, to: Destination<'_>, effects: &mut impl Effects) {
-        let Message { lsn, size, expires_ms, late } = message;
-        let plain = to.ids.is_empty() && to.pick.is_none() && expires_ms.is_none();
-        let extra =
-            (!plain).then(|| Extra { ids: to.ids.as_bytes().into(), pick: to.pick, expires_ms });
-        let incoming = Incoming { lsn, qos: to.qos, retain: to.retain, size, late, extra };
-        let number = self.change(to.session, |session, _| session.queue.push(incoming)).flatten();
-        match number {
-            Some(number) => effects.emit(Effect::Queued {
-                session: to.session,
-                number,
-                lsn,
-                qos: to.qos,
-                late: late.is_some(),
-            }),
-            None => self.counters.add(Ignored::OutOfNumbers, 1),
+        match self.change(session, |found, _| found.queue.push(incoming(message, to))) {
+            Some(Some(number)) => {
+                let late = late.is_some();
+                effects.emit(Effect::Queued { session, number, lsn, qos, late });
+            }
+            Some(None) => self.counters.add(Ignored::OutOfNumbers, 1),
+            None => self.deliver_to_ended(message, to, effects),
         }
     }
 
@@ -170,9 +158,7 @@ impl State {
     ) {
         let Message { lsn, size, expires_ms, .. } = message;
         let adopted = match (to.pick, self.ended.get_mut(&to.session)) {
-            (Some(pick), Some(ended)) if to.qos != QoS::AtMostOnce => {
-                ended.adopt(OrphanMessage { lsn, pick, size, expires_ms })
-            }
+            (Some(pick), Some(ended)) => ended.adopt(OrphanMessage { lsn, pick, size, expires_ms }),
             _ => None,
         };
         match adopted {
@@ -180,4 +166,13 @@ impl State {
             None => self.count_unknown(false),
         }
     }
+}
+
+/// An entry to be: without an extra, and so without an allocation, for most.
+fn incoming(message: Message, to: Destination<'_>) -> Incoming {
+    let Message { lsn, size, expires_ms, late } = message;
+    let plain = to.ids.is_empty() && to.pick.is_none() && expires_ms.is_none();
+    let extra = || Extra { ids: to.ids.as_bytes().into(), pick: to.pick, expires_ms };
+    let extra = (!plain).then(extra);
+    Incoming { lsn, qos: to.qos, retain: to.retain, size, late, extra }
 }

@@ -18,6 +18,9 @@ pub struct Start {
 }
 
 /// A CONNECT: opens a session, or resumes it if its client has one with this number.
+///
+/// One that ends a session that the log knows is logged, even if what it opens is volatile: else
+/// the old one would be back at the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect<'a> {
     /// The session: the client's own to resume it, else one never used before, which ends the one
