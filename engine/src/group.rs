@@ -57,9 +57,10 @@ impl Ended {
         })
     }
 
-    /// Takes a message that was picked before the end; `None` if the session had no such share.
+    /// Takes a message that was picked before the end; `None` if the session had no such share,
+    /// or is out of numbers.
     pub(crate) fn adopt(&mut self, orphan: OrphanMessage) -> Option<QueueNumber> {
-        if !self.shares.contains_key(&orphan.pick) {
+        if !self.shares.contains_key(&orphan.pick) || self.last >= QueueNumber::MAX.get() {
             return None;
         }
         self.last += 1;

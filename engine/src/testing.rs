@@ -138,12 +138,15 @@ fn will_message(parts: Option<&WillParts>) -> Option<WillMessage<'_>> {
 }
 
 fn connect() -> impl Strategy<Value = Owned> {
-    (a_session(), seconds(), 1_u16..4, will()).prop_map(|(session, expiry_s, window, will)| {
+    let joins = prop::option::weighted(0.2, a_number().prop_map(QueueNumber::new));
+    let parts = (a_session(), seconds(), 1_u16..4, joins, will());
+    parts.prop_map(|(session, expiry_s, window, joins, will)| {
         Owned::of(&Record::Connect(Connect {
             session,
             client: client_of(session),
             expiry_s,
             window,
+            joins,
             will: will_message(will.as_ref()),
         }))
     })

@@ -51,8 +51,18 @@ fn every_kind(mut each: impl FnMut(&Record<'_>)) {
     for (session, client) in [(ada, "ada"), (bob, "bob")] {
         let will = (session == ada).then(will);
         let window = if session == ada { 20 } else { u16::MAX };
-        each(&Record::Connect(Connect { session, client, expiry_s: 86_400, window, will }));
+        each(&Record::Connect(Connect {
+            session,
+            client,
+            expiry_s: 86_400,
+            window,
+            joins: None,
+            will,
+        }));
     }
+    let (session, client) = (session(302), "cyd");
+    let joins = Some(number(40_000));
+    each(&Record::Connect(Connect { session, client, expiry_s: 0, window: 1, joins, will: None }));
     subscribe(bob, &mut each);
     publish(ada, bob, &mut each);
     each(&Record::Release(Release { session: ada, id: PacketId::new(513).unwrap() }));
@@ -226,8 +236,9 @@ fn images_keep_their_bytes() {
     made.push('\n');
     let end = SessionEnd { session: session(301), forget: false };
     apply(&mut state, &Record::SessionEnd(end));
-    let (session, client) = (session(302), "ada");
-    let again = Connect { session, client, expiry_s: 0, window: 1, will: None };
+    let (session, client) = (session(303), "ada");
+    let again =
+        Connect { session, client, expiry_s: 0, window: 1, joins: Some(number(9)), will: None };
     apply(&mut state, &Record::Connect(again));
     made.push_str(&golden_image(&state));
     assert_golden(include_str!("golden/image-v1.txt"), &made);

@@ -71,6 +71,9 @@ impl State {
         }
         let number = connect.session;
         let current = self.clients.get(connect.client).copied();
+        if current == Some(number) && connect.joins.is_some() && self.is_up(number) {
+            return self.join(connect);
+        }
         if current == Some(number) {
             self.resume(time_ms, connect, effects);
         } else {
@@ -85,9 +88,21 @@ impl State {
             effects.emit(Effect::SessionOpened { session: number, client: connect.client });
             self.insert(Session::new(number, client, connect.expiry_s, connect.window));
         }
+        self.join(connect);
         if let Some(will) = &connect.will {
             self.hold_will(number, lsn, will, effects);
         }
+    }
+
+    /// The log begins to hold a session that is up: whoever knew it and whoever learns of it here
+    /// give the same numbers from now on.
+    fn join(&mut self, connect: &Connect<'_>) {
+        let Some(number) = connect.joins else { return };
+        self.change(connect.session, |session, counters| {
+            if !session.queue.skip_to(number) {
+                counters.add(Ignored::OutOfNumbers, 1);
+            }
+        });
     }
 
     /// A new connection to a session. One that is up is taken over: its connection is gone.

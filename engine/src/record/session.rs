@@ -4,7 +4,8 @@ use zzq_types::{PacketId, Properties, QoS, TopicName};
 
 use crate::number::{QueueNumber, SessionNumber};
 use crate::wire::{
-    Reader, RecordError, put, put_bytes, read_number, read_packet_id, read_session, read_topic,
+    Reader, RecordError, put, put_bytes, put_some, read_number, read_packet_id, read_session,
+    read_topic,
 };
 
 use super::VERSION;
@@ -33,6 +34,10 @@ pub struct Connect<'a> {
     pub expiry_s: u32,
     /// How many QoS 1 and 2 messages the client takes unacknowledged, at least 1.
     pub window: u16,
+    /// Set if the session is up already, volatile, and the log begins to hold its records, as it
+    /// joins a shared group that owns its messages: numbers go on behind this one, which is above
+    /// all that it can have given by then. Nothing else changes for a session that is up.
+    pub joins: Option<QueueNumber>,
     /// The will, whose message is stored at this record.
     pub will: Option<WillMessage<'a>>,
 }
@@ -97,6 +102,7 @@ pub struct SessionEnd {
 
 const START_JUMP: u8 = 1;
 const HAS_WILL: u8 = 1;
+const JOINS: u8 = 2;
 const DROP_WILL: u8 = 1;
 const HAS_EXPIRY: u8 = 2;
 const FORGET: u8 = 1;
@@ -120,10 +126,12 @@ impl Start {
 impl<'a> Connect<'a> {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         put(out, self.session.get());
-        out.push(if self.will.is_some() { HAS_WILL } else { 0 });
+        let will = if self.will.is_some() { HAS_WILL } else { 0 };
+        out.push(will | if self.joins.is_some() { JOINS } else { 0 });
         put_bytes(out, self.client.as_bytes());
         put(out, u64::from(self.expiry_s));
         put(out, u64::from(self.window));
+        put_some(out, self.joins.map(QueueNumber::get));
         if let Some(will) = &self.will {
             will.write(out);
         }
@@ -131,15 +139,16 @@ impl<'a> Connect<'a> {
 
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, RecordError> {
         let session = read_session(reader)?;
-        let flags = reader.flags(HAS_WILL)?;
+        let flags = reader.flags(HAS_WILL | JOINS)?;
         let client = reader.text()?;
         let expiry_s = reader.int32()?;
         let window = reader.int16()?;
         if window == 0 {
             return Err(RecordError::Value("window"));
         }
+        let joins = if flags & JOINS == 0 { None } else { Some(read_number(reader)?) };
         let will = WillMessage::read_if(flags & HAS_WILL != 0, reader)?;
-        Ok(Self { session, client, expiry_s, window, will })
+        Ok(Self { session, client, expiry_s, window, joins, will })
     }
 }
 

@@ -231,7 +231,7 @@ impl Queue {
     /// Takes a message; `None` if the queue is out of numbers.
     pub(crate) fn push(&mut self, message: Incoming) -> Option<QueueNumber> {
         let number = self.last + 1;
-        if number - self.base_for(number) >= SPAN_MAX {
+        if !self.fits(number) {
             return None;
         }
         self.last = number;
@@ -298,12 +298,17 @@ impl Queue {
 
     /// Skips numbers that may have been sent for messages that a crash took.
     pub(crate) fn jump(&mut self) -> bool {
-        let last = self.last + JUMP;
-        if last - self.base_for(last) >= SPAN_MAX {
-            return false;
+        self.skip_to(QueueNumber::new(self.last + JUMP))
+    }
+
+    /// Goes on behind this number, if it is above the last; `false` if that is too far.
+    pub(crate) fn skip_to(&mut self, number: QueueNumber) -> bool {
+        let last = self.last.max(number.get());
+        let fits = self.fits(last);
+        if fits {
+            self.last = last;
         }
-        self.last = last;
-        true
+        fits
     }
 
     /// The messages that are held, each with its extra if it may go to another session: not at
@@ -331,8 +336,8 @@ impl Queue {
     pub(crate) fn restore(&mut self, waiting: &Waiting, late: bool, extra: Option<Extra>) -> bool {
         let number = waiting.number.get();
         let before = self.entries.back().map_or(0, |&entry| self.number(entry));
-        let fits = number - self.base_for(number).min(number) < SPAN_MAX;
-        if number <= before || number > self.last || !fits || (waiting.taken && extra.is_some()) {
+        let ascends = before < number && number <= self.last;
+        if !ascends || !self.fits(number) || (waiting.taken && extra.is_some()) {
             return false;
         }
         let Waiting { lsn, qos, retain, size, .. } = *waiting;
@@ -488,6 +493,11 @@ impl Queue {
             number > self.doubtful || entry.is_some_and(|entry| entry.size_flags & QOS2 == 0)
         });
         self.extras = Some(extras);
+    }
+
+    /// Whether `number`, at or above the last, may be given.
+    fn fits(&self, number: u64) -> bool {
+        number <= QueueNumber::MAX.get() && number - self.base_for(number) < SPAN_MAX
     }
 
     /// The base once `number` is the last: unchanged while there are entries.

@@ -29,6 +29,7 @@ pub(super) struct Fold {
     pub(super) state: State,
     pub(super) lsn: Lsn,
     pub(super) time_ms: u64,
+    is_logged: bool,
 }
 
 /// A message to be published, plain until told otherwise.
@@ -66,14 +67,18 @@ pub(super) fn will(delay_s: u32) -> WillMessage<'static> {
 
 impl Fold {
     pub(super) fn new() -> Self {
-        Self { state: State::new(Shard::WHOLE), lsn: Lsn::ZERO, time_ms: 0 }
+        Self { state: State::new(Shard::WHOLE), lsn: Lsn::ZERO, time_ms: 0, is_logged: true }
     }
 
     pub(super) fn apply(&mut self, record: &Record<'_>) -> Vec<String> {
-        self.lsn = self.lsn.next();
         let mut effects = Vec::new();
         let mut note = |effect: Effect<'_>| effects.push(describe(&effect));
-        self.state.apply(self.lsn, self.time_ms, record, &mut note);
+        if self.is_logged {
+            self.lsn = self.lsn.next();
+            self.state.apply(self.lsn, self.time_ms, record, &mut note);
+        } else {
+            self.state.apply_unlogged(self.lsn, self.time_ms, record, &mut note);
+        }
         assert_eq!(invariant::check(&self.state), Ok(()));
         effects
     }
@@ -100,7 +105,35 @@ impl Fold {
         will: Option<WillMessage<'_>>,
     ) -> Vec<String> {
         let session = session(n);
-        self.apply(&Record::Connect(Connect { session, client, expiry_s, window: 10, will }))
+        self.apply(&Record::Connect(Connect {
+            session,
+            client,
+            expiry_s,
+            window: 10,
+            joins: None,
+            will,
+        }))
+    }
+
+    /// The log begins to hold a volatile session that is up.
+    pub(super) fn join(&mut self, n: u64, client: &str, last: u64) -> Vec<String> {
+        let (session, joins) = (session(n), Some(QueueNumber::new(last)));
+        let expiry_s = 0;
+        self.apply(&Record::Connect(Connect {
+            session,
+            client,
+            expiry_s,
+            window: 10,
+            joins,
+            will: None,
+        }))
+    }
+
+    /// What is done is not in the log and takes no place there.
+    pub(super) fn unlogged(&mut self, todo: impl FnOnce(&mut Self)) {
+        self.is_logged = false;
+        todo(self);
+        self.is_logged = true;
     }
 
     pub(super) fn down(&mut self, n: u64, sent: u64) -> Vec<String> {

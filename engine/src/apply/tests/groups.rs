@@ -167,3 +167,33 @@ fn what_came_by_no_pick_ends_with_its_session() {
         ["released @5", "unsubscribed s1 f4 $share/g/t", "ended s1 ada", "opened s3 ada"]
     );
 }
+
+/// A volatile session joins a group that owns its messages. The lane has known it for long, the
+/// log learns of it now; from then on both give the same numbers, and a crash leaves what was
+/// picked for it to the group.
+#[test]
+fn a_volatile_member_joins_the_log() {
+    let mut fold = Fold::new();
+    let mut live = Fold::new();
+    for fold in [&mut fold, &mut live] {
+        fold.connect(2, "bob");
+        fold.subscribe(2, 0, GROUP);
+    }
+    let at = live.lsn;
+    live.unlogged(|live| {
+        live.connect_with(1, "ada", 0, None);
+        live.publish(&super::fold::MESSAGE, &[(1, Q1)]);
+        live.publish(&super::fold::MESSAGE, &[(1, Q2)]);
+    });
+    assert_eq!(live.lsn, at);
+    let joined = live.join(1, "ada", 1000);
+    assert!(joined.is_empty(), "{joined:?}");
+    assert_eq!(fold.join(1, "ada", 1000), ["opened s1 ada"]);
+    assert_eq!(live.queue(1), [1, 2], "what waits is not touched");
+    for fold in [&mut fold, &mut live] {
+        fold.subscribe(1, 0, GROUP);
+        assert_eq!(fold.publish_picked(1, Q1, 0), ["queued s1 q1001 @5 qos 1"]);
+        fold.start(true);
+        assert_eq!(orphans(fold, 1), [(1001, 5, GROUP.to_owned())]);
+    }
+}

@@ -171,6 +171,16 @@ fn jumps_end_before_numbers_can_no_longer_be_told_apart() {
 }
 
 #[test]
+fn numbers_end_at_the_highest_that_a_record_may_name() {
+    let mut queue = Queue::default();
+    assert!(queue.skip_to(QueueNumber::new(QueueNumber::MAX.get() - 1)));
+    assert_eq!(queue.push(message(1, Q1)), Some(QueueNumber::MAX));
+    assert_eq!(queue.push(message(2, Q1)), None);
+    assert!(!queue.jump());
+    assert_eq!((queue.check(), queue.len()), (Ok(()), 1));
+}
+
+#[test]
 fn a_known_end_marks_what_was_sent() {
     let mut queue = queue_of(&[Q2; 6]);
     queue.went_down(Some(QueueNumber::new(4)), 2);

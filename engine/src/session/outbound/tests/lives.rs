@@ -268,6 +268,7 @@ impl World {
             client: "c",
             expiry_s: u32::MAX,
             window: self.window,
+            joins: None,
             will: None,
         }));
         self.commit();
