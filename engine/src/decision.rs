@@ -86,6 +86,27 @@ impl<'a> SubscriptionIds<'a> {
     }
 }
 
+/// Subscription identifiers under construction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SubscriptionIdsBuf(Vec<u8>);
+
+impl SubscriptionIdsBuf {
+    /// None.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Appends an identifier.
+    pub fn push(&mut self, id: SubscriptionId) {
+        put(&mut self.0, u64::from(id.get()));
+    }
+
+    /// The identifiers so far.
+    pub fn as_ids(&self) -> SubscriptionIds<'_> {
+        SubscriptionIds(&self.0)
+    }
+}
+
 impl<'a> IntoIterator for SubscriptionIds<'a> {
     type Item = SubscriptionId;
     type IntoIter = SubscriptionIdsIter<'a>;

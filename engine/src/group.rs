@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zzq_types::Lsn;
+use zzq_types::{Lsn, QoS};
 
 use crate::number::{QueueNumber, SubNumber};
 
@@ -20,6 +20,8 @@ pub struct OrphanMessage {
     pub lsn: Lsn,
     /// The ended session's subscription by which it came.
     pub pick: SubNumber,
+    /// QoS of the delivery that did not come about: 1 or 2.
+    pub qos: QoS,
     /// What it weighs.
     pub size: u32,
     /// When it expires, in log time.

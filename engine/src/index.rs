@@ -14,7 +14,7 @@ mod subs;
 mod table;
 mod trie;
 
-use zzq_types::{Filter, SubscribeOptions, SubscriptionId, TopicFilter, TopicName};
+use zzq_types::{Filter, QoS, SubscribeOptions, SubscriptionId, TopicFilter, TopicName};
 
 use self::cache::MatchCache;
 use self::group::Groups;
@@ -84,6 +84,21 @@ pub struct Subscriber {
     /// QoS is the granted one; retain handling is no matter of the index.
     pub options: SubscribeOptions,
     /// Sent along with each message.
+    pub id: Option<SubscriptionId>,
+}
+
+/// A member of a group that takes over a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picked {
+    /// The member.
+    pub session: SessionNumber,
+    /// Its lane.
+    pub lane: u16,
+    /// Its subscription in the group.
+    pub sub: SubNumber,
+    /// QoS of the delivery.
+    pub qos: QoS,
+    /// The identifier that is sent along.
     pub id: Option<SubscriptionId>,
 }
 
@@ -197,6 +212,28 @@ impl Index {
             self.drop_if_empty(id);
         }
         before - self.subscriptions
+    }
+
+    /// Picks a member of a shared group for a message at `qos` that another member left; `None` if
+    /// the group has no member that could take it, or the filter names no group.
+    pub fn pick(&mut self, filter: Filter<'_>, qos: QoS) -> Option<Picked> {
+        let name = filter.group()?;
+        let topic_hash = self.hasher.hash(filter.topic_filter().as_str());
+        let draw = Draw { strategy: self.strategy, qos, publisher: None, topic_hash };
+        let entry = self.find_entry(filter.topic_filter())?;
+        let heads = self.sessions.heads();
+        let sub = self.entries[entry].groups.as_mut()?.draw_one(heads, name, draw)?;
+        let head = &heads[sub.slot as usize];
+        let (qos, id) = (qos.min(sub.terms.qos()), sub.terms.id());
+        Some(Picked { session: head.number, lane: head.lane, sub: sub.number, qos, id })
+    }
+
+    /// Whether a shared group has members.
+    pub fn has_members(&self, filter: Filter<'_>) -> bool {
+        let entry = self.find_entry(filter.topic_filter()).map(|id| &self.entries[id]);
+        let groups = entry.and_then(|entry| entry.groups.as_ref());
+        let name = filter.group();
+        groups.zip(name).is_some_and(|(groups, name)| groups.has_members(name))
     }
 
     /// Sets what is known of a session; false if it has no subscription.

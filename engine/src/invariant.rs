@@ -13,7 +13,7 @@ use crate::group::Ended;
 use crate::number::SessionNumber;
 use crate::retained::RetainedCursor;
 use crate::session::{Link, Session, Timers, is_shared};
-use crate::state::{State, expires_ms};
+use crate::state::State;
 
 /// Something that should always hold, and does not.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -137,7 +137,7 @@ fn recompute(state: &State) -> Deadlines {
         deadlines.set(will.due_ms, Due::Will { session, lsn });
     }
     for (topic, retained) in state.retained.iter_from(&RetainedCursor::START) {
-        if let Some(at_ms) = expires_ms(retained) {
+        if let Some(at_ms) = retained.expires_ms() {
             deadlines.set(at_ms, Due::Retained { topic: topic.into() });
         }
     }

@@ -36,12 +36,14 @@ mod wire;
 pub use budget::{Budget, Level, Marks};
 pub use counters::{Counters, Ignored};
 pub use deadline::Due;
-pub use decision::{Decision, DecisionBuf, Destination, Destinations, SubscriptionIds};
+pub use decision::{
+    Decision, DecisionBuf, Destination, Destinations, SubscriptionIds, SubscriptionIdsBuf,
+};
 pub use effect::{Effect, Effects, NoEffects};
 pub use gate::Gate;
 pub use group::{Ended, OrphanMessage};
 pub use handed::Handed;
-pub use index::{GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, SessionFlags, Subscriber};
+pub use index::{GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, Picked, SessionFlags, Subscriber};
 pub use number::{QueueNumber, SessionNumber, SubNumber};
 pub use overlay::Overlay;
 pub use record::Record;

@@ -28,6 +28,13 @@ pub struct Retained {
     pub size: u32,
 }
 
+impl Retained {
+    /// When the message expires, in log time.
+    pub fn expires_ms(&self) -> Option<u64> {
+        Some(self.time_ms.saturating_add(u64::from(self.expiry?) * 1000))
+    }
+}
+
 /// See the file.
 #[derive(Debug, Default)]
 pub struct RetainedStore {

@@ -244,10 +244,10 @@ impl State {
         retained: Retained,
     ) -> Option<Retained> {
         let old = self.retained.set(topic, retained);
-        if let Some(at_ms) = old.as_ref().and_then(expires_ms) {
+        if let Some(at_ms) = old.as_ref().and_then(Retained::expires_ms) {
             self.deadlines.unset(at_ms, Due::Retained { topic: topic.as_str().into() });
         }
-        if let Some(at_ms) = expires_ms(&retained) {
+        if let Some(at_ms) = retained.expires_ms() {
             self.deadlines.set(at_ms, Due::Retained { topic: topic.as_str().into() });
         }
         old
@@ -256,7 +256,7 @@ impl State {
     /// Removes a topic's retained message.
     pub(crate) fn remove_retained(&mut self, topic: TopicName<'_>) -> Option<Retained> {
         let old = self.retained.remove(topic)?;
-        if let Some(at_ms) = expires_ms(&old) {
+        if let Some(at_ms) = old.expires_ms() {
             self.deadlines.unset(at_ms, Due::Retained { topic: topic.as_str().into() });
         }
         Some(old)
@@ -282,7 +282,3 @@ impl State {
     }
 }
 
-/// When a retained message expires, in log time.
-pub(crate) fn expires_ms(retained: &Retained) -> Option<u64> {
-    Some(retained.time_ms.saturating_add(u64::from(retained.expiry?) * 1000))
-}

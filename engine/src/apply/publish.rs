@@ -158,7 +158,9 @@ impl State {
     ) {
         let Message { lsn, size, expires_ms, .. } = message;
         let adopted = match (to.pick, self.ended.get_mut(&to.session)) {
-            (Some(pick), Some(ended)) => ended.adopt(OrphanMessage { lsn, pick, size, expires_ms }),
+            (Some(pick), Some(ended)) => {
+                ended.adopt(OrphanMessage { lsn, pick, qos: to.qos, size, expires_ms })
+            }
             _ => None,
         };
         match adopted {

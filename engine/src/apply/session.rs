@@ -282,8 +282,8 @@ fn leave_to_groups(session: &Session, effects: &mut impl Effects) -> Option<Ende
     for (waiting, extra) in session.queue.estate() {
         match extra.and_then(|extra| Some((extra.pick?, extra.expires_ms))) {
             Some((pick, expires_ms)) if shares.contains_key(&pick) => {
-                let Waiting { lsn, size, .. } = waiting;
-                let orphan = OrphanMessage { lsn, pick, size, expires_ms };
+                let Waiting { lsn, qos, size, .. } = waiting;
+                let orphan = OrphanMessage { lsn, pick, qos, size, expires_ms };
                 orphans.insert(waiting.number.get(), orphan);
             }
             _ => release(effects, waiting.lsn),

@@ -240,13 +240,14 @@ impl Loader {
         number: u64,
         mut value: Reader<'_>,
     ) -> Result<(), RecordError> {
-        let flags = value.flags(HAS_EXPIRY)?;
+        let flags = value.flags(3 | HAS_EXPIRY)?;
+        let qos = QoS::from_bits(flags & 3).ok_or(RecordError::Value("QoS"))?;
         let (lsn, size) = (Lsn::new(value.int()?), value.int32()?);
         let pick = SubNumber::new(value.int32()?);
-        let expires_ms = if flags == 0 { None } else { Some(value.int()?) };
+        let expires_ms = if flags & HAS_EXPIRY == 0 { None } else { Some(value.int()?) };
         value.end()?;
         if let Some(ended) = self.state.ended.get_mut(&session) {
-            ended.orphans.insert(number, OrphanMessage { lsn, pick, size, expires_ms });
+            ended.orphans.insert(number, OrphanMessage { lsn, pick, qos, size, expires_ms });
         }
         Ok(())
     }

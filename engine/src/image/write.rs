@@ -73,7 +73,8 @@ fn write_ended(state: &State, select: Select, entry: &mut impl FnMut(Section, &[
     }
     for (session, ended) in all() {
         for (&number, orphan) in &ended.orphans {
-            let mut value = vec![if orphan.expires_ms.is_some() { HAS_EXPIRY } else { 0 }];
+            let has_expiry = if orphan.expires_ms.is_some() { HAS_EXPIRY } else { 0 };
+            let mut value = vec![orphan.qos.bits() | has_expiry];
             put(&mut value, orphan.lsn.get());
             put(&mut value, u64::from(orphan.size));
             put(&mut value, u64::from(orphan.pick.get()));

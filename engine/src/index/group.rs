@@ -113,6 +113,17 @@ impl Groups {
         }
     }
 
+    /// Picks a member of one group.
+    pub(super) fn draw_one(&mut self, heads: &[Head], name: &str, draw: Draw) -> Option<Sub> {
+        let at = self.place(name).ok()?;
+        self.0[at].draw(heads, draw)
+    }
+
+    /// Whether a group of this name is there: one without members is not.
+    pub(super) fn has_members(&self, name: &str) -> bool {
+        self.place(name).is_ok()
+    }
+
     fn place(&self, name: &str) -> Result<usize, usize> {
         self.0.binary_search_by_key(&name, |group| &group.name)
     }
