@@ -43,7 +43,9 @@ pub use effect::{Effect, Effects, NoEffects};
 pub use gate::Gate;
 pub use group::{Ended, OrphanMessage};
 pub use handed::Handed;
-pub use index::{GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, Picked, SessionFlags, Subscriber};
+pub use index::{
+    GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, Picked, SessionFlags, Subscriber,
+};
 pub use number::{QueueNumber, SessionNumber, SubNumber};
 pub use overlay::Overlay;
 pub use record::Record;

@@ -281,4 +281,3 @@ impl State {
         self.session(number).is_some_and(|session| session.link == Link::Up)
     }
 }
-

@@ -2,5 +2,42 @@
 //!
 //! Owns: the protocol machines, the wiring of lanes, engine and wal, the binary.
 //! Does not know: unsafe code, what the disk looks like.
+//!
+//! ```
+//! use zzq_broker::{Broker, BrokerOptions, Context};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let ctx = Context::new()?;
+//! let broker = Broker::new(&ctx, BrokerOptions::default()).await?;
+//! let bound = broker.bind("tcp://127.0.0.1:0").await?;
+//! assert_ne!(bound.addr.port(), 0);
+//! broker.shutdown(std::time::Duration::from_secs(5)).await;
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(run())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! With [`BrokerOptions::data_dir`] every acknowledged publish is in the log before its
+//! acknowledgement leaves, and a broker that is killed and started again has lost none.
 
 #![forbid(unsafe_code)]
+
+mod broker;
+pub mod clock;
+mod exit;
+mod fetch;
+mod metrics;
+mod options;
+mod shared;
+mod shell;
+mod start;
+mod sys;
+pub mod units;
+
+pub use broker::Broker;
+pub use exit::{EXIT_STATUS_HELP, ExitStatus};
+pub use metrics::Counts;
+pub use options::{BrokerOptions, DeliverPolicy, DiskBackend, Limits, LogPolicy};
+pub use start::StartError;
+pub use zzq_lanes::{BindError, Bound, Context, EndpointError};

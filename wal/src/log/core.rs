@@ -39,6 +39,8 @@ pub(crate) struct ProducerShared {
     pub(crate) durable: AtomicU64,
     /// Wake when `durable` reaches this; [`NOBODY`] if nobody waits.
     pub(crate) wanted: AtomicU64,
+    /// Wake when the record with this LSN is durable; [`NOBODY`] if nobody waits.
+    pub(crate) wanted_lsn: AtomicU64,
     /// Wake when chunks have left the ring.
     pub(crate) starved: AtomicBool,
     pub(crate) wake: Arc<dyn Wake>,

@@ -102,6 +102,21 @@ impl<D: Disk> Core<D> {
         }
     }
 
+    /// Wakes the lanes that wait for a record of whichever lane.
+    fn wake_for_lsn(&self, leader: Leader<'_>) {
+        // Pairs with the fence in `Producer::wants_lsn`: one of the two sees the other.
+        fence(Ordering::SeqCst);
+        for (at, lane) in self.lanes.iter().enumerate() {
+            let wanted = &lane.shared.wanted_lsn;
+            let lsn = wanted.load(Ordering::SeqCst);
+            let due = lsn <= self.durable.lsn.get()
+                && wanted.compare_exchange(lsn, NOBODY, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            if due && leader.producer != Some(at) {
+                lane.shared.wake.wake();
+            }
+        }
+    }
+
     fn complete(&mut self, completion: Completion) {
         let flight = self.flights.iter_mut().find(|flight| flight.waits_for(completion.token));
         let Some(flight) = flight else { unreachable!("each write completes once") };
@@ -130,6 +145,7 @@ impl<D: Disk> Core<D> {
         for (producer, handed) in &flight.marks {
             self.lanes[*producer].publish(*handed, leader.producer == Some(*producer));
         }
+        self.wake_for_lsn(leader);
         let mut marks = flight.marks;
         marks.clear();
         self.free_marks.push(marks);

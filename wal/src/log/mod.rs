@@ -68,6 +68,7 @@ impl<D: Disk> Log<D> {
             appended: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             wanted: AtomicU64::new(NOBODY),
+            wanted_lsn: AtomicU64::new(NOBODY),
             starved: AtomicBool::new(false),
             wake,
         });
@@ -141,6 +142,11 @@ impl<D: Disk> Log<D> {
     /// [`producer`](Self::producer).
     pub fn drive(&self, now_ms: u64, notify: Option<&Arc<OwnedFd>>) -> Drive {
         self.shared.lead(Leader { producer: None, notify }, now_ms, true)
+    }
+
+    /// Whether it takes no records any more; [`status`](Self::status) says why.
+    pub fn is_read_only(&self) -> bool {
+        self.shared.is_read_only()
     }
 
     /// All that was handed over is durable, or never will be.

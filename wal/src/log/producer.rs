@@ -15,7 +15,7 @@ use crate::error::StageError;
 use crate::format::record::{BODY_MAX, Flags, HEADER_LEN};
 use crate::log::core::{Leader, NOBODY, ProducerShared};
 use crate::log::shared::{Drive, Shared};
-use crate::lsn::Handed;
+use crate::lsn::{Handed, Lsn};
 use crate::tail::TailCursor;
 
 /// How a record is staged.
@@ -246,6 +246,19 @@ impl<D: Disk> Producer<D> {
             return false;
         }
         self.mine.wanted.store(NOBODY, Ordering::SeqCst);
+        true
+    }
+
+    /// Asks for one wake-up when the record with this LSN is durable, whoever staged it. True if it
+    /// is already, and then nobody is woken. A later call replaces an earlier one.
+    pub fn wants_lsn(&self, lsn: Lsn) -> bool {
+        self.mine.wanted_lsn.store(lsn.get(), Ordering::SeqCst);
+        // Pairs with the fence of the leader between publishing and looking for who waits.
+        fence(Ordering::SeqCst);
+        if self.log.durable() < lsn {
+            return false;
+        }
+        self.mine.wanted_lsn.store(NOBODY, Ordering::SeqCst);
         true
     }
 

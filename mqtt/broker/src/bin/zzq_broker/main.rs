@@ -1,0 +1,124 @@
+//! The `zzq_broker` command: flags, log lines, signals, exit statuses.
+
+mod args;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use zzq_broker::{BindError, Broker, Context, ExitStatus, StartError};
+
+use args::Args;
+
+/// How long a clean stop may take.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let status = match run(&args) {
+        Ok(()) => ExitStatus::Clean,
+        Err((status, message)) => {
+            // Where nobody reads it there is nothing left to do about it.
+            let _ = writeln!(io::stderr(), "zzq_broker: {message}");
+            status
+        }
+    };
+    ExitCode::from(status as u8)
+}
+
+type Ended = Result<(), (ExitStatus, String)>;
+
+fn run(args: &Args) -> Ended {
+    let options = args.options().map_err(|message| (ExitStatus::Config, message))?;
+    start_logging(&args.log_level)?;
+    let mut builder = Context::builder();
+    if let Some(lanes) = args.lanes {
+        builder = builder.lanes(usize::from(lanes));
+    }
+    let context = builder.build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| (ExitStatus::NotPermitted, error.to_string()))?;
+    runtime.block_on(async {
+        let broker = Broker::new(&context, options).await.map_err(|error| start_status(&error))?;
+        serve(&broker, args).await
+    })
+}
+
+async fn serve(broker: &Broker, args: &Args) -> Ended {
+    let not_permitted = |error: io::Error| (ExitStatus::NotPermitted, error.to_string());
+    let mut term = signal(SignalKind::terminate()).map_err(not_permitted)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(not_permitted)?;
+    let mut ended = Ok(());
+    for endpoint in &args.bind {
+        match broker.bind(endpoint).await {
+            Ok(bound) => {
+                if !bound.addr.ip().is_loopback() {
+                    tracing::warn!(
+                        endpoint = %bound.endpoint,
+                        "open to everybody who can reach it, without authentication; \
+                         --bind tcp://127.0.0.1:1883 keeps it to this machine"
+                    );
+                }
+                let line = writeln!(io::stdout(), "{}", bound.endpoint);
+                if line.is_err() || io::stdout().flush().is_err() {
+                    tracing::debug!("nobody reads the standard output");
+                }
+            }
+            Err(error) => {
+                ended = Err(bind_status(&error));
+                break;
+            }
+        }
+    }
+    if ended.is_ok() {
+        let name = tokio::select! {
+            _ = term.recv() => "SIGTERM",
+            _ = int.recv() => "SIGINT",
+        };
+        tracing::info!(signal = name, "stopping");
+    }
+    broker.shutdown(STOP_WITHIN).await;
+    ended
+}
+
+fn start_logging(level: &str) -> Ended {
+    let wanted = std::env::var("RUST_LOG").unwrap_or_else(|_| level.to_owned());
+    let filter = EnvFilter::try_new(&wanted)
+        .map_err(|error| (ExitStatus::Config, format!("--log-level {wanted}: {error}")))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+        .init();
+    Ok(())
+}
+
+fn start_status(error: &StartError) -> (ExitStatus, String) {
+    let status = match error {
+        StartError::InUse { .. } => ExitStatus::InUse,
+        StartError::NotPermitted { .. } => ExitStatus::NotPermitted,
+        StartError::Damaged { .. } => ExitStatus::Damaged,
+        StartError::Config(_) => ExitStatus::Config,
+        StartError::Lanes(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+            ExitStatus::NotPermitted
+        }
+        StartError::Store { .. } | StartError::Lanes(_) => ExitStatus::StoreIo,
+    };
+    (status, error.to_string())
+}
+
+fn bind_status(error: &BindError) -> (ExitStatus, String) {
+    let status = match error {
+        BindError::Bind { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            ExitStatus::NotPermitted
+        }
+        BindError::Endpoint(_) => ExitStatus::Config,
+        _ => ExitStatus::Bind,
+    };
+    (status, format!("--bind: {error}"))
+}

@@ -1,0 +1,140 @@
+//! Messages that left memory are read back from the log by a thread of its own: lanes read no
+//! files.
+//!
+//! Assumes: what a lane asks for is still referred to, so the log has it.
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use zzq_engine::Record;
+use zzq_lanes::{ConnId, LaneWaker};
+use zzq_types::Lsn;
+use zzq_wal::disk::Disk;
+use zzq_wal::{Log, ReadError, Reader};
+
+use crate::shell::{Content, Message};
+
+/// Records that are read and thrown away rather than looked for anew.
+const SKIP_MAX: u64 = 256;
+
+/// What a lane asks for, on behalf of a connection.
+#[derive(Debug)]
+struct Request {
+    conn: ConnId,
+    lsns: Vec<Lsn>,
+    inbox: Arc<Inbox>,
+}
+
+/// What comes of it.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) conn: ConnId,
+    /// In the order of the log; the reading ended at the first that could not be read.
+    pub(crate) messages: Vec<(Lsn, Message)>,
+    pub(crate) error: Option<String>,
+}
+
+/// Where a lane finds what was read for it.
+#[derive(Debug)]
+struct Inbox {
+    fetched: Mutex<Vec<Fetched>>,
+    waker: LaneWaker,
+}
+
+/// A lane's way to the reader thread.
+#[derive(Debug)]
+pub(crate) struct FetchSeat {
+    requests: Sender<Request>,
+    inbox: Arc<Inbox>,
+}
+
+/// The reader thread's other end: it ends when all seats are gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetcher(Sender<Request>);
+
+impl Fetcher {
+    /// Starts the thread.
+    pub(crate) fn spawn<D: Disk>(log: Arc<Log<D>>) -> io::Result<Self> {
+        let (sender, receiver) = channel();
+        let run = move || serve(&log, &receiver);
+        thread::Builder::new().name("zzq-reader".into()).spawn(run)?;
+        Ok(Self(sender))
+    }
+
+    /// A lane's seat.
+    pub(crate) fn seat(&self, waker: LaneWaker) -> FetchSeat {
+        let inbox = Arc::new(Inbox { fetched: Mutex::default(), waker });
+        FetchSeat { requests: self.0.clone(), inbox }
+    }
+}
+
+impl FetchSeat {
+    /// Asks for the messages of these records.
+    pub(crate) fn request(&self, conn: ConnId, mut lsns: Vec<Lsn>) {
+        lsns.sort_unstable();
+        let request = Request { conn, lsns, inbox: Arc::clone(&self.inbox) };
+        let sent = self.requests.send(request);
+        assert!(sent.is_ok(), "the reader thread lives as long as its seats");
+    }
+
+    /// What has come since the last call.
+    pub(crate) fn take(&self) -> Vec<Fetched> {
+        std::mem::take(&mut *self.inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn serve<D: Disk>(log: &Log<D>, requests: &Receiver<Request>) {
+    while let Ok(request) = requests.recv() {
+        let mut messages = Vec::with_capacity(request.lsns.len());
+        let error = read_all(log, &request.lsns, &mut messages).err();
+        let fetched = Fetched { conn: request.conn, messages, error };
+        let inbox = &request.inbox;
+        inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner).push(fetched);
+        inbox.waker.wake();
+    }
+}
+
+fn read_all<D: Disk>(
+    log: &Log<D>,
+    lsns: &[Lsn],
+    messages: &mut Vec<(Lsn, Message)>,
+) -> Result<(), String> {
+    let mut reader: Option<Reader<D>> = None;
+    for &lsn in lsns {
+        let near = |reader: &Reader<D>| {
+            let next = reader.next_lsn().get();
+            next <= lsn.get() && lsn.get() - next <= SKIP_MAX
+        };
+        if !reader.as_ref().is_some_and(near) {
+            let opened = log.reader(zzq_wal::Lsn::new(lsn.get()));
+            reader = Some(opened.map_err(|error| error.to_string())?);
+        }
+        let Some(reader) = &mut reader else { continue };
+        let message = read_one(reader, lsn).map_err(|error| error.to_string())?;
+        messages.push((lsn, message.ok_or_else(|| format!("record {lsn} holds no message"))?));
+    }
+    Ok(())
+}
+
+fn read_one<D: Disk>(reader: &mut Reader<D>, lsn: Lsn) -> Result<Option<Message>, ReadError> {
+    while let Some(record) = reader.next_record()? {
+        if record.lsn.get() < lsn.get() {
+            continue;
+        }
+        let decoded = Record::decode(record.kind, record.body);
+        return Ok(match decoded {
+            Ok(Record::Publish(publish)) if record.lsn.get() == lsn.get() => {
+                Some(Message::copy(Content {
+                    topic: publish.topic,
+                    properties: publish.properties,
+                    payload: publish.payload,
+                    expires_ms: publish.expires_ms(record.time_ms),
+                }))
+            }
+            _ => None,
+        });
+    }
+    Ok(None)
+}

@@ -1,0 +1,108 @@
+//! What the broker counts: plain numbers on each lane, published for others to read now and then.
+//!
+//! Assumes: one lane writes a [`LaneMetrics`]; readers may see numbers of different moments.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// The numbers of one lane, or their sums.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counts {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        #[derive(Debug, Default)]
+        struct Published {
+            $($name: AtomicU64,)+
+        }
+
+        impl Published {
+            fn store(&self, counts: &Counts) {
+                $(self.$name.store(counts.$name, Ordering::Relaxed);)+
+            }
+
+            fn add_to(&self, sum: &mut Counts) {
+                $(sum.$name += self.$name.load(Ordering::Relaxed);)+
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections that are open now.
+    connections,
+    /// Connections accepted so far.
+    accepted,
+    /// CONNECTs refused so far.
+    refused,
+    /// Connections closed for a fault of the peer.
+    peer_faults,
+    /// Clients that are connected now, past their CONNACK.
+    clients,
+    /// Sessions, connected or not.
+    sessions,
+    /// Subscriptions of these sessions.
+    subscriptions,
+    /// Retained messages.
+    retained,
+    /// Messages that wait in queues or for their acknowledgement.
+    queued,
+    /// Packets received.
+    packets_in,
+    /// Packets sent.
+    packets_out,
+    /// Bytes received.
+    bytes_in,
+    /// Bytes sent or queued for sending.
+    bytes_out,
+    /// PUBLISH packets received.
+    publishes_in,
+    /// PUBLISH packets sent.
+    publishes_out,
+    /// Deliveries at QoS 0 dropped because the receiver's output was full.
+    dropped_slow,
+    /// Deliveries dropped because they exceed the receiver's Maximum Packet Size.
+    dropped_large,
+    /// Messages dropped because they had expired.
+    expired,
+    /// Publishes refused because a quota was reached.
+    refused_quota,
+    /// Records handed to the log.
+    records,
+}
+
+/// The numbers of one lane, as others see them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneMetrics(Arc<Published>);
+
+impl LaneMetrics {
+    /// Shows `counts` to readers.
+    pub(crate) fn publish(&self, counts: &Counts) {
+        self.0.store(counts);
+    }
+}
+
+/// The sums over `lanes`.
+pub(crate) fn total(lanes: &[LaneMetrics]) -> Counts {
+    let mut sum = Counts::default();
+    for lane in lanes {
+        lane.0.add_to(&mut sum);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_add_what_lanes_published_last() {
+        let lanes = [LaneMetrics::default(), LaneMetrics::default()];
+        lanes[0].publish(&Counts { clients: 9, ..Counts::default() });
+        lanes[0].publish(&Counts { clients: 2, expired: 1, ..Counts::default() });
+        lanes[1].publish(&Counts { clients: 3, ..Counts::default() });
+        assert_eq!(total(&lanes), Counts { clients: 5, expired: 1, ..Counts::default() });
+    }
+}

@@ -1,0 +1,51 @@
+//! What all lanes of a broker share: its options, its counters, the values of `$SYS` topics.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::metrics::LaneMetrics;
+use crate::options::BrokerOptions;
+
+/// Shared by all lanes of one broker.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: BrokerOptions,
+    /// One for each lane.
+    pub(crate) metrics: Vec<LaneMetrics>,
+    pub(crate) started: Instant,
+    /// The present values, for new subscriptions. Not on the path of messages.
+    sys: Mutex<Vec<(String, String)>>,
+}
+
+/// Bytes of messages that all lanes together keep in memory beside their log.
+const STORE_BYTES: usize = 64 << 20;
+
+impl Shared {
+    /// For a broker with so many lanes.
+    pub(crate) fn new(options: BrokerOptions, lanes: u16) -> Self {
+        assert!((1..=64).contains(&lanes), "{lanes} lanes");
+        Self {
+            options,
+            metrics: (0..lanes).map(|_| LaneMetrics::default()).collect(),
+            started: Instant::now(),
+            sys: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn lanes(&self) -> u16 {
+        u16::try_from(self.metrics.len()).unwrap_or(u16::MAX)
+    }
+
+    /// What one lane may keep.
+    pub(crate) fn store_bytes(&self) -> usize {
+        STORE_BYTES / self.metrics.len()
+    }
+
+    pub(crate) fn set_sys(&self, values: Vec<(String, String)>) {
+        *self.sys.lock().unwrap_or_else(PoisonError::into_inner) = values;
+    }
+
+    pub(crate) fn sys(&self) -> Vec<(String, String)> {
+        self.sys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

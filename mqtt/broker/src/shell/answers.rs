@@ -1,0 +1,94 @@
+//! Answers that wait for the log: they leave in order, once what they depend on is committed.
+
+use zzq_codec::{Ack, AckKind};
+use zzq_lanes::{Class, Close, ConnId, LaneIndex};
+use zzq_types::{PacketId, ReasonCode};
+use zzq_wal::disk::Disk;
+
+use super::{Io, Note, Shell};
+
+/// What is done when the records handed over before it are committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    /// PUBACK, PUBREC or PUBCOMP to a publisher, PUBREL to a receiver.
+    Ack { conn: ConnId, kind: AckKind, id: PacketId, reason: ReasonCode },
+    /// The session is open: CONNACK.
+    Opened { conn: ConnId },
+    /// The client has said DISCONNECT, and its session is down.
+    Close { conn: ConnId },
+    /// One of the things a SUBACK or UNSUBACK waits for has come.
+    Change { change: u32 },
+    /// Another lane's change was taken, and what this lane did before it is committed.
+    Report { to: LaneIndex, change: u32 },
+}
+
+impl<D: Disk> Shell<D> {
+    /// Gives an answer now if nothing is before it, else when all records of this lane so far are
+    /// committed. For answers that made a record, and for those that repeat one.
+    pub(super) fn answer(&mut self, io: &mut Io<'_, D>, answer: Answer) {
+        let handed = self.journal.handed();
+        if self.gate.is_empty() && self.journal.is_committed(handed) {
+            self.give(io, answer);
+        } else {
+            self.gate.push(handed, answer);
+        }
+    }
+
+    /// Gives all answers whose records are committed. On a poisoned log nothing ever is.
+    pub(super) fn give_committed(&mut self, io: &mut Io<'_, D>) {
+        let committed = self.journal.committed();
+        if committed > self.committed {
+            self.committed = committed;
+            self.overlay.seen_committed(committed);
+            self.unpark(io);
+        }
+        let mut ready = std::mem::take(&mut self.ready_answers);
+        self.gate.release(committed, |answer| ready.push(answer));
+        for answer in ready.drain(..) {
+            self.give(io, answer);
+        }
+        self.ready_answers = ready;
+    }
+
+    fn give(&mut self, io: &mut Io<'_, D>, answer: Answer) {
+        match answer {
+            Answer::Ack { conn, kind, id, reason } => self.give_ack(io, conn, kind, id, reason),
+            Answer::Opened { conn } => self.opened(io, conn),
+            Answer::Close { conn } => io.close(conn, Close::AfterFlush),
+            Answer::Change { change } => self.change_committed(io, change),
+            Answer::Report { to, change } => {
+                self.send_note(io, to, Note::Report { change }, Class::Receipt);
+            }
+        }
+    }
+
+    //= MQTT311-2.3.1-6
+    //= MQTT311-3.3.4-1
+    //= MQTT5-2.2.1-5
+    //= MQTT5-3.3.4-1
+    fn give_ack(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        kind: AckKind,
+        id: PacketId,
+        reason: ReasonCode,
+    ) {
+        let Some(link) = self.links.up_mut(conn) else { return };
+        if kind == AckKind::PubAck
+            || kind == AckKind::PubComp
+            || (kind == AckKind::PubRec && reason.is_failure())
+        {
+            link.inbound = link.inbound.saturating_sub(1);
+        }
+        let encoder = link.encoder;
+        let Some(mut output) = io.output(conn) else { return };
+        // Before MQTT 5 there is no way to say anything but success.
+        let reason = if encoder.version.is_v5() { reason } else { ReasonCode::Success };
+        let start = output.len();
+        let written = encoder.ack(kind, &Ack::with_reason(id, reason), &mut output);
+        assert!(written.is_ok(), "an acknowledgement of four bytes always fits: {written:?}");
+        self.counts.packets_out += 1;
+        self.counts.bytes_out += (output.len() - start) as u64;
+    }
+}

@@ -1,0 +1,126 @@
+//! Changes of subscriptions that every lane has to take before they are answered.
+//!
+//! A change is told to all other lanes; each takes it into its copy of the index and reports once
+//! everything that it had handed over before is committed. When all have reported and the change's
+//! own record is committed, no publish of any lane misses it: that is its fence.
+//!
+//! Assumes: a lane's messages to another arrive in order.
+
+use rustc_hash::FxHashMap;
+use slab::Slab;
+use zzq_engine::SessionNumber;
+use zzq_lanes::{Class, ConnId};
+use zzq_types::Lsn;
+use zzq_wal::disk::Disk;
+
+use super::answers::Answer;
+use super::notes::Note;
+use super::retained::Wish;
+use super::{Io, Shell};
+
+/// What is done when a change has its fence.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// SUBACK or UNSUBACK, already encoded, and the retained messages that are owed.
+    Acknowledge { conn: ConnId, session: SessionNumber, packet: Vec<u8>, wishes: Vec<Wish> },
+    /// An ended session is forgotten.
+    Forget { session: SessionNumber },
+}
+
+#[derive(Debug)]
+struct Change {
+    /// Reports that have not come, the own commit among them.
+    missing: u32,
+    then: Then,
+}
+
+/// Changes under way.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    open: Slab<Change>,
+    /// What was sent live, of retained messages, to sessions whose retained answers are owed.
+    live: FxHashMap<SessionNumber, (u32, Vec<Lsn>)>,
+}
+
+impl Changes {
+    /// A session waits for retained messages.
+    pub(super) fn watch(&mut self, session: SessionNumber) {
+        self.live.entry(session).or_default().0 += 1;
+    }
+
+    /// It has got those of one change.
+    pub(super) fn unwatch(&mut self, session: SessionNumber) {
+        if let Some((watchers, _)) = self.live.get_mut(&session) {
+            *watchers -= 1;
+            if *watchers == 0 {
+                self.live.remove(&session);
+            }
+        }
+    }
+
+    /// A retained message was routed to a session as it was published.
+    pub(super) fn saw_live(&mut self, session: SessionNumber, lsn: Lsn) {
+        if let Some((_, seen)) = self.live.get_mut(&session) {
+            seen.push(lsn);
+        }
+    }
+
+    /// Whether a retained message reached a session already.
+    pub(super) fn was_live(&self, session: SessionNumber, lsn: Lsn) -> bool {
+        self.live.get(&session).is_some_and(|(_, seen)| seen.contains(&lsn))
+    }
+}
+
+impl<D: Disk> Shell<D> {
+    /// Tells all lanes of a change that was recorded and taken here.
+    pub(super) fn begin_change(
+        &mut self,
+        io: &mut Io<'_, D>,
+        note: impl Fn(u32) -> Note,
+        then: Then,
+    ) {
+        let missing = u32::from(self.lanes);
+        let key = self.changes.open.insert(Change { missing, then });
+        let change = u32::try_from(key).unwrap_or(u32::MAX);
+        for lane in self.other_lanes() {
+            self.send_note(io, lane, note(change), Class::Receipt);
+        }
+        self.answer(io, Answer::Change { change });
+    }
+
+    /// One of the things that a change waits for has come.
+    pub(super) fn change_committed(&mut self, io: &mut Io<'_, D>, change: u32) {
+        let key = change as usize;
+        let Some(open) = self.changes.open.get_mut(key) else { return };
+        assert!(open.missing > 0, "each lane reports once");
+        open.missing -= 1;
+        if open.missing > 0 {
+            return;
+        }
+        match self.changes.open.remove(key).then {
+            Then::Acknowledge { conn, session, packet, wishes } => {
+                if let Some(link) = self.links.up_mut(conn) {
+                    link.staged_subs.clear();
+                    io.write(conn, &packet);
+                    self.counts.packets_out += 1;
+                }
+                self.grant_wishes(io, conn, session, wishes);
+            }
+            Then::Forget { session } => self.forget_ended(io, session),
+        }
+    }
+
+    /// A session of this lane has ended: when every lane knows, nothing can come for it any more.
+    pub(super) fn ended_everywhere(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
+        let then = Then::Forget { session };
+        self.begin_change(io, |change| Note::Ended { change, session }, then);
+    }
+
+    /// Nothing is under way for an ended session any more.
+    fn forget_ended(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
+        if self.state.ended(session).is_some() {
+            self.forgettable.push(session);
+            io.turn_again();
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! CONNECT: to the session's lane, past what may refuse it, over the old connection, into the log.
+//!
+//! Assumes: a client's session and all its connections are on one lane, so that a takeover happens
+//! in one place.
+
+use zzq_codec::{ConnAck, Connect, Encoder, Will};
+use zzq_engine::record::{Connect as ConnectRecord, WillMessage};
+use zzq_engine::{QueueNumber, Record, SessionNumber, Shard};
+use zzq_lanes::{ConnId, LaneIndex};
+use zzq_types::{Properties, PropertiesBuf, Property, PropertyId, ProtocolVersion, ReasonCode};
+use zzq_wal::disk::Disk;
+
+use super::alias::Aliases;
+use super::answers::Answer;
+use super::journal::How;
+use super::link::{Outbound, Phase};
+use super::notes::Carried;
+use super::{Flow, Io, SILENCE, Shell};
+use crate::options::Limits;
+
+/// At most so many of a session are sent above the committed mark, and so many are under way.
+const WINDOW_MAX: u16 = 32_767;
+
+/// What a CONNECT asks for, as far as it is granted.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    expiry_s: u32,
+    window: u16,
+    keep_alive: u16,
+    /// Named in CONNACK because they differ from what was asked for.
+    tell_expiry: bool,
+    tell_keep_alive: bool,
+}
+
+impl<D: Disk> Shell<D> {
+    pub(super) fn connect(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        connect: &Connect<'_>,
+    ) -> Flow {
+        let encoder = Encoder::for_client(connect);
+        if let Some((reason, why)) = self.unacceptable(connect) {
+            return self.refuse_connect(io, conn, encoder, reason, why);
+        }
+        if connect.client_id.is_empty() {
+            //= MQTT311-3.1.3-6
+            //= MQTT5-3.1.3-6
+            //= MQTT5-3.1.3-7
+            //= MQTT5-3.2.2-16
+            let client = self.new_client_id();
+            return self.connect_as(io, conn, connect, encoder, &client);
+        }
+        let home = self.home(connect.client_id);
+        if home == self.lane {
+            return self.connect_as(io, conn, connect, encoder, connect.client_id);
+        }
+        self.links.remove(conn);
+        io.move_to(home, conn, Carried);
+        Flow::Again
+    }
+
+    /// The lane of a client's session, and of a topic's retained message.
+    pub(super) fn home(&self, key: &str) -> LaneIndex {
+        let index = Shard::index_of(key.as_bytes(), u32::from(self.lanes));
+        LaneIndex(u16::try_from(index).unwrap_or(0))
+    }
+
+    /// Why a CONNECT is refused whoever sends it.
+    fn unacceptable(&self, connect: &Connect<'_>) -> Option<(ReasonCode, &'static str)> {
+        if self.stopping {
+            return Some((ReasonCode::ServerUnavailable, "the broker stops"));
+        }
+        //= MQTT5-4.12.0-1
+        if connect.properties.find(PropertyId::AuthMethod).is_some() {
+            let reason = ReasonCode::BadAuthenticationMethod;
+            return Some((reason, "no authentication method is supported"));
+        }
+        let most = self.shared.options.limits.max_topic_levels;
+        if let Some(will) = &connect.will
+            && (will.topic.levels().count() > most || will.topic.as_str().starts_with("$SYS/"))
+        {
+            return Some((ReasonCode::TopicNameInvalid, "the topic of its will"));
+        }
+        None
+    }
+
+    /// A client identifier that no session has, of this lane.
+    fn new_client_id(&mut self) -> String {
+        loop {
+            // SplitMix64: unique as long as its state does not repeat.
+            self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut mixed = self.random;
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            let client = format!("zzq-{:016x}", mixed ^ (mixed >> 31));
+            if self.home(&client) == self.lane
+                && self.state.session_of(&client).is_none()
+                && !self.opening.contains_key(client.as_str())
+            {
+                return client;
+            }
+        }
+    }
+
+    fn connect_as(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        connect: &Connect<'_>,
+        encoder: Encoder,
+        client: &str,
+    ) -> Flow {
+        if self.opening.contains_key(client) {
+            return self.park(io, conn);
+        }
+        let terms = Terms::grant(connect, &self.shared.options.limits);
+        let known = self.state.session_of(client);
+        let known = known
+            .map(|session| (session.number(), session.is_volatile(), session.will().is_some()));
+        if let Some((number, ..)) = known {
+            if !self.take_over(io, number, conn) {
+                return self.park(io, conn);
+            }
+            // Its last record decides whether there is a session to resume.
+            if self.overlay.last_record(number).is_some() {
+                return self.park(io, conn);
+            }
+        }
+        // A volatile session has ended with its connection.
+        let known = known.filter(|(number, ..)| self.state.session(*number).is_some());
+        let resumed = known.filter(|(_, volatile, _)| !connect.clean_start && !volatile);
+        let present = resumed.is_some();
+        let session = match resumed {
+            Some((number, ..)) => number,
+            None => self.take_number(),
+        };
+        let logged = self.journal.is_log() && (terms.expiry_s > 0 || connect.will.is_some());
+        let ends_logged = known.is_some_and(|(_, volatile, will)| !volatile || will);
+        let record_logged = logged || (self.journal.is_log() && ends_logged);
+        if record_logged && self.journal.is_read_only() {
+            let reason = ReasonCode::ServerUnavailable;
+            return self.refuse_connect(io, conn, encoder, reason, "the log is read-only");
+        }
+        let mut will_properties = PropertiesBuf::new();
+        let record = Record::Connect(ConnectRecord {
+            session,
+            client,
+            expiry_s: terms.expiry_s,
+            window: terms.window,
+            will: connect.will.map(|will| will_message(will, &mut will_properties)),
+        });
+        let how = How { waits: true, lanes: self.bit(), frees: false };
+        if !self.put(io, &record, record_logged, how) {
+            return self.park(io, conn);
+        }
+        if record_logged {
+            let handed = self.journal.handed();
+            self.overlay.began(session, handed);
+            if let Some((old, ..)) = known.filter(|(old, ..)| *old != session) {
+                self.overlay.ended(old, handed);
+            }
+            self.opening.insert(client.into(), conn);
+        }
+        self.agree(conn, connect, encoder, client, session, logged, terms);
+        let ack = self.conn_ack(connect, terms, client, present);
+        if let Some(link) = self.links.get_mut(conn) {
+            link.phase = Phase::Opening;
+            link.conn_ack = ack;
+        }
+        if record_logged {
+            self.gate.push(self.journal.handed(), Answer::Opened { conn });
+        } else {
+            self.opened(io, conn);
+        }
+        Flow::Next
+    }
+
+    /// Ends the connection that a session has. False: to be tried again.
+    //= MQTT311-3.1.4-2
+    //= MQTT5-3.1.4-3
+    fn take_over(&mut self, io: &mut Io<'_, D>, session: SessionNumber, by: ConnId) -> bool {
+        let Some(&old) = self.up.get(&session) else { return true };
+        if !self.journal.has_room() {
+            return false;
+        }
+        let by = io.peer(by).map(|peer| peer.addr.to_string()).unwrap_or_default();
+        let why = format!("its client connected again from {by}");
+        self.dismiss(io, old, ReasonCode::SessionTakenOver, &why);
+        true
+    }
+
+    /// Notes on a link what was agreed.
+    #[expect(clippy::too_many_arguments, reason = "all that a CONNECT settles, in one place")]
+    fn agree(
+        &mut self,
+        conn: ConnId,
+        connect: &Connect<'_>,
+        encoder: Encoder,
+        client: &str,
+        session: SessionNumber,
+        logged: bool,
+        terms: Terms,
+    ) {
+        let limits = self.shared.options.limits;
+        let Some(link) = self.links.get_mut(conn) else { return };
+        link.decoder.connected(connect.version);
+        link.encoder = encoder;
+        link.client = client.into();
+        link.session = Some(session);
+        link.logged = logged;
+        link.has_will = connect.will.is_some();
+        link.expiry_s = terms.expiry_s;
+        link.silence_ms = u64::from(terms.keep_alive) * 1500;
+        link.aliases = Aliases::new(limits.topic_alias_maximum);
+        link.inbound_most =
+            if connect.version.is_v5() { u32::from(limits.receive_maximum) } else { u32::MAX };
+        link.out = Outbound { window: u32::from(terms.window), ..Outbound::default() };
+        tracing::info!(
+            peer = %link.peer,
+            client,
+            version = ?connect.version,
+            clean_start = connect.clean_start,
+            keep_alive = terms.keep_alive,
+            user = connect.user_name.unwrap_or(""),
+            "client connects"
+        );
+    }
+
+    /// The session is open and committed: CONNACK, then what waits for the client.
+    //= MQTT311-3.2.0-1
+    //= MQTT311-3.1.4-4
+    //= MQTT5-3.1.4-5
+    //= MQTT5-3.2.0-1
+    //= MQTT5-3.2.0-2
+    pub(super) fn opened(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        let Some(link) = self.links.get_mut(conn) else { return };
+        if link.phase != Phase::Opening {
+            return;
+        }
+        let Some(session) = link.session else { return };
+        link.phase = Phase::Up;
+        let ack = std::mem::take(&mut link.conn_ack);
+        self.opening.remove(&link.client);
+        if let Some(queue) = self.state.session(session).map(zzq_engine::Session::queue) {
+            link.out.next = queue.first_open().get();
+            link.out.base = link.out.next;
+            link.out.again_below = queue.dup_through().get() + 1;
+        }
+        if link.silence_ms > 0 {
+            let due = link.heard + std::time::Duration::from_millis(link.silence_ms);
+            io.set_timer(conn, SILENCE, due);
+        } else {
+            io.clear_timer(conn, SILENCE);
+        }
+        let before = self.up.insert(session, conn);
+        assert!(before.is_none(), "a session has one connection");
+        io.write(conn, &ack);
+        self.counts.packets_out += 1;
+        self.announce_flags(io, session);
+        io.resume(conn);
+        self.pump_conn(io, conn);
+    }
+
+    //= MQTT311-3.2.2-1
+    //= MQTT311-3.2.2-2
+    //= MQTT311-3.2.2-3
+    //= MQTT5-3.2.2-1
+    //= MQTT5-3.2.2-2
+    //= MQTT5-3.2.2-3
+    //= MQTT5-3.2.2-8
+    fn conn_ack(
+        &self,
+        connect: &Connect<'_>,
+        terms: Terms,
+        client: &str,
+        present: bool,
+    ) -> Vec<u8> {
+        let mut properties = PropertiesBuf::new();
+        let limits = &self.shared.options.limits;
+        let mut say = |property: Property<'_>| {
+            let pushed = properties.push(property);
+            assert!(pushed.is_ok(), "a client identifier fits a string");
+        };
+        if connect.version.is_v5() {
+            if terms.tell_expiry {
+                say(Property::SessionExpiry(terms.expiry_s));
+            }
+            if limits.receive_maximum < u16::MAX {
+                say(Property::ReceiveMaximum(limits.receive_maximum));
+            }
+            say(Property::MaximumPacketSize(limits.max_packet_size));
+            if connect.client_id.is_empty() {
+                say(Property::AssignedClientId(client));
+            }
+            if limits.topic_alias_maximum > 0 {
+                say(Property::TopicAliasMaximum(limits.topic_alias_maximum));
+            }
+            if terms.tell_keep_alive {
+                //= MQTT5-3.2.2-21
+                say(Property::ServerKeepAlive(terms.keep_alive));
+            }
+        }
+        let mut bytes = Vec::new();
+        // The client's own limit may be too small for what we say: it gets the bare answer then.
+        let encoder = Encoder::for_client(connect);
+        for block in [properties.as_properties(), Properties::EMPTY] {
+            let ack = ConnAck::accepted(present, block);
+            if encoder.conn_ack(&ack, &mut bytes).is_ok() {
+                break;
+            }
+        }
+        bytes
+    }
+
+    /// How a session stands as other lanes route to it.
+    pub(super) fn announce_flags(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
+        let flags = self.flags_of(session);
+        if self.index.flags(session).is_some_and(|known| known != flags) {
+            self.index.set_flags(session, flags);
+            self.tell_all(io, &|| super::Note::Flags { session, flags });
+        }
+    }
+
+    /// What is now known of a session of this lane.
+    pub(super) fn flags_of(&self, session: SessionNumber) -> zzq_engine::SessionFlags {
+        use zzq_engine::SessionFlags as F;
+        let Some(known) = self.state.session(session) else { return F::NONE };
+        let mut flags = F::NONE;
+        if self.up.contains_key(&session) {
+            flags = flags.with(F::CONNECTED);
+        }
+        if !known.is_volatile() {
+            flags = flags.with(F::PERSISTENT);
+        }
+        if self.full.contains(&session) {
+            flags = flags.with(F::FULL);
+        }
+        flags
+    }
+
+    /// The highest queue number that a connection was sent.
+    pub(super) fn sent_on(&self, conn: ConnId) -> QueueNumber {
+        let next = self.links.get(conn).map_or(1, |link| link.out.next);
+        QueueNumber::new(next - 1)
+    }
+}
+
+impl Terms {
+    //= MQTT5-3.1.2-21
+    //= MQTT5-3.2.2-22
+    fn grant(connect: &Connect<'_>, limits: &Limits) -> Self {
+        let mut asked = if connect.version == ProtocolVersion::V5 || connect.clean_start {
+            0
+        } else {
+            //= MQTT311-3.1.2-4
+            u32::MAX
+        };
+        let mut window = if connect.version.is_v5() { u16::MAX } else { limits.max_inflight };
+        for property in connect.properties {
+            match property {
+                Property::SessionExpiry(seconds) => asked = seconds,
+                Property::ReceiveMaximum(most) => window = most,
+                _ => {}
+            }
+        }
+        let expiry_s = asked.min(limits.max_session_expiry);
+        let too_long = connect.keep_alive == 0 || connect.keep_alive > limits.max_keep_alive;
+        let bound = limits.max_keep_alive > 0 && connect.version.is_v5() && too_long;
+        Self {
+            expiry_s,
+            window: window.min(limits.max_inflight).clamp(1, WINDOW_MAX),
+            keep_alive: if bound { limits.max_keep_alive } else { connect.keep_alive },
+            tell_expiry: expiry_s != asked,
+            tell_keep_alive: bound,
+        }
+    }
+}
+
+/// A will as its record holds it: the delay apart from what is forwarded.
+//= MQTT5-3.1.3-10
+fn will_message<'a>(will: Will<'a>, forwarded: &'a mut PropertiesBuf) -> WillMessage<'a> {
+    let mut delay_s = 0;
+    for (property, encoded) in will.properties.iter_encoded() {
+        match property {
+            Property::WillDelay(seconds) => delay_s = seconds,
+            _ => forwarded.push_encoded(encoded),
+        }
+    }
+    WillMessage {
+        topic: will.topic,
+        qos: will.qos,
+        retain: will.retain,
+        delay_s,
+        properties: forwarded.as_properties(),
+        payload: will.payload,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(connect: &Connect<'_>, change: impl Fn(&mut Limits)) -> Terms {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        Terms::grant(connect, &limits)
+    }
+
+    #[test]
+    fn sessions_of_version_3_live_with_their_connection_or_for_ever() {
+        let mut connect = Connect::new(ProtocolVersion::V311, "c");
+        assert_eq!(terms(&connect, |_| {}).expiry_s, 0);
+        connect.clean_start = false;
+        assert_eq!(terms(&connect, |_| {}).expiry_s, u32::MAX);
+        let bounded = terms(&connect, |limits| limits.max_session_expiry = 60);
+        assert_eq!(bounded.expiry_s, 60);
+    }
+
+    #[test]
+    fn what_differs_from_what_was_asked_for_is_told() {
+        //= MQTT5-3.2.2-21
+        //= MQTT5-3.2.2-22
+        //= MQTT5-3.1.2-21
+        let mut properties = PropertiesBuf::new();
+        properties.push(Property::SessionExpiry(100)).unwrap();
+        properties.push(Property::ReceiveMaximum(7)).unwrap();
+        let mut connect = Connect::new(ProtocolVersion::V5, "c");
+        connect.properties = properties.as_properties();
+        connect.keep_alive = 30;
+        let plain = terms(&connect, |_| {});
+        assert_eq!((plain.expiry_s, plain.window, plain.keep_alive), (100, 7, 30));
+        assert!(!plain.tell_expiry && !plain.tell_keep_alive);
+        let bounded = terms(&connect, |limits| {
+            limits.max_session_expiry = 60;
+            limits.max_keep_alive = 10;
+        });
+        assert_eq!((bounded.expiry_s, bounded.keep_alive), (60, 10));
+        assert!(bounded.tell_expiry && bounded.tell_keep_alive);
+    }
+
+    #[test]
+    fn windows_stay_below_half_of_the_identifiers() {
+        let connect = Connect::new(ProtocolVersion::V5, "c");
+        let wide = terms(&connect, |limits| limits.max_inflight = u16::MAX);
+        assert_eq!(wide.window, WINDOW_MAX);
+    }
+
+    #[test]
+    fn the_delay_of_a_will_is_not_forwarded() {
+        //= MQTT5-3.1.3-10
+        let mut properties = PropertiesBuf::new();
+        properties.push(Property::UserProperty("b", "1")).unwrap();
+        properties.push(Property::WillDelay(5)).unwrap();
+        properties.push(Property::UserProperty("a", "2")).unwrap();
+        let mut forwarded = PropertiesBuf::new();
+        let will = Will {
+            qos: zzq_types::QoS::AtLeastOnce,
+            retain: true,
+            properties: properties.as_properties(),
+            topic: zzq_types::TopicName::new("t").unwrap(),
+            payload: b"p",
+        };
+        let message = will_message(will, &mut forwarded);
+        assert_eq!((message.delay_s, message.retain), (5, true));
+        let kept = [Property::UserProperty("b", "1"), Property::UserProperty("a", "2")];
+        assert!(message.properties.iter().eq(kept));
+    }
+}

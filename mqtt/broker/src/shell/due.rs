@@ -1,0 +1,286 @@
+//! What the passing of time asks for: wills, ends of sessions, expired messages; and messages that
+//! an ended member leaves to its group.
+//!
+//! Assumes: what is due stays due in the state until its record is applied, so what was handed
+//! over is remembered until then.
+
+use zzq_engine::record::{
+    Closing, Expire, ExpiredTopic, ExpiredTopicsBuf, LateDecision, LateItem, LateItemsBuf,
+    NumberRange, Orphan, RangeSetsBuf, SessionEnd, WillMessage,
+};
+use zzq_engine::{
+    DecisionBuf, Due, Picked, QueueNumber, Record, SessionNumber, SubscriptionIdsBuf,
+};
+use zzq_lanes::{Class, LaneIndex};
+use zzq_types::{Filter, Lsn, QoS, TopicName};
+use zzq_wal::disk::Disk;
+
+use super::journal::How;
+use super::message::Message;
+use super::notes::{Note, Unlogged};
+use super::publish::{Handed, Outgoing};
+use super::wire::Content;
+use super::{Io, Shell};
+
+/// Things done about time in one turn.
+const STEPS: usize = 256;
+
+/// The message of a will, held until it is published or taken back.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldWill {
+    qos: QoS,
+    retain: bool,
+    message: Message,
+}
+
+impl HeldWill {
+    /// Copies what a record holds.
+    pub(crate) fn copy(will: &WillMessage<'_>) -> Self {
+        let content = Content {
+            topic: will.topic,
+            properties: will.properties,
+            payload: will.payload,
+            expires_ms: None,
+        };
+        Self { qos: will.qos, retain: will.retain, message: Message::copy(content) }
+    }
+}
+
+impl<D: Disk> Shell<D> {
+    /// Hands over what is due, and notes when to look again.
+    pub(super) fn look_after_due(&mut self, io: &mut Io<'_, D>) {
+        self.give_on_orphans(io);
+        self.forget_sessions(io);
+        if self.journal.is_read_only() {
+            self.due_ms = u64::MAX;
+            return;
+        }
+        let applied = self.applied;
+        self.pending.retain(|_, handed| *handed > applied);
+        self.given_on.retain(|_, handed| *handed > applied);
+        let due: Vec<Due> = self
+            .state
+            .due(self.now_ms)
+            .filter(|due| !self.pending.contains_key(due))
+            .take(STEPS)
+            .cloned()
+            .collect();
+        let all = due.len() < STEPS;
+        for due in due {
+            if self.see_to(io, &due) && self.journal.is_log() {
+                self.pending.insert(due, self.journal.handed());
+            }
+        }
+        self.due_ms = if !all {
+            self.now_ms
+        } else if self.pending.is_empty() {
+            self.state.next_deadline().unwrap_or(u64::MAX)
+        } else {
+            // The turn that applies them looks again.
+            u64::MAX
+        };
+    }
+
+    /// False: there was no room.
+    fn see_to(&mut self, io: &mut Io<'_, D>, due: &Due) -> bool {
+        match due {
+            Due::Will { session, lsn } => self.publish_will(io, *session, *lsn),
+            Due::SessionEnd { session } => self.end_session(io, *session, false),
+            Due::Messages { session } => {
+                let ranges = self.state.expired(*session, self.now_ms, QueueNumber::ZERO);
+                let count: u64 = ranges.iter().map(|r| r.last.get() - r.first.get() + 1).sum();
+                let mut sets = RangeSetsBuf::new();
+                sets.push_ranges(*session, Closing::Expired, ranges);
+                self.counts.expired += count;
+                self.expire(io, &sets, &ExpiredTopicsBuf::new())
+            }
+            Due::Retained { topic } => {
+                let Ok(name) = TopicName::new(topic) else { return true };
+                let Some(retained) = self.state.retained().get(name) else { return true };
+                let mut topics = ExpiredTopicsBuf::new();
+                topics.push(&ExpiredTopic { topic: name, lsn: retained.lsn });
+                self.expire(io, &RangeSetsBuf::new(), &topics)
+            }
+        }
+    }
+
+    fn expire(
+        &mut self,
+        io: &mut Io<'_, D>,
+        sets: &RangeSetsBuf,
+        topics: &ExpiredTopicsBuf,
+    ) -> bool {
+        let record = Expire { sets: sets.as_list(), topics: topics.as_list() };
+        let how = How { waits: false, lanes: self.bit(), frees: true };
+        self.put(io, &Record::Expire(record), true, how)
+    }
+
+    /// Publishes a will that is due.
+    //= MQTT311-3.1.2-8
+    //= MQTT311-3.1.2-16
+    //= MQTT311-3.1.2-17
+    //= MQTT5-3.1.2-8
+    //= MQTT5-3.1.2-14
+    //= MQTT5-3.1.2-15
+    fn publish_will(&mut self, io: &mut Io<'_, D>, session: SessionNumber, lsn: Lsn) -> bool {
+        let Some(will) = self.wills.get(&lsn).cloned() else {
+            tracing::error!(%session, %lsn, "the message of a will is not there");
+            return true;
+        };
+        let content = will.message.content();
+        let outgoing = Outgoing {
+            publisher: None,
+            qos: will.qos,
+            inbound: None,
+            will_of: Some(session),
+            retain: will.retain,
+            topic: content.topic,
+            properties: content.properties,
+            payload: content.payload,
+            logged: true,
+        };
+        match self.send_off(io, outgoing) {
+            Handed::Over { .. } => true,
+            Handed::Later | Handed::Hold { .. } => false,
+            Handed::Quota => {
+                self.counts.refused_quota += 1;
+                false
+            }
+        }
+    }
+
+    pub(super) fn end_session(
+        &mut self,
+        io: &mut Io<'_, D>,
+        session: SessionNumber,
+        forget: bool,
+    ) -> bool {
+        let record = Record::SessionEnd(SessionEnd { session, forget });
+        let how = How { waits: false, lanes: self.bit(), frees: true };
+        self.put(io, &record, true, how)
+    }
+
+    /// A session of this lane has ended: nobody routes to it any more.
+    pub(super) fn forget_session(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
+        self.index.remove_session(session);
+        self.full.remove(&session);
+        self.ended_everywhere(io, session);
+    }
+
+    /// Gives the messages that ended members left to other members of their groups.
+    //= MQTT5-4.8.2-4
+    //= MQTT5-4.8.2-5
+    fn give_on_orphans(&mut self, io: &mut Io<'_, D>) {
+        if self.orphaned.is_empty() {
+            return;
+        }
+        let mut orphaned = std::mem::take(&mut self.orphaned);
+        orphaned.sort_unstable();
+        orphaned.dedup();
+        for session in orphaned {
+            if !self.give_on(io, session) {
+                self.orphaned.push(session);
+            }
+        }
+    }
+
+    /// Forgets ended sessions that nothing is under way for, with what no member is left for.
+    fn forget_sessions(&mut self, io: &mut Io<'_, D>) {
+        for session in std::mem::take(&mut self.forgettable) {
+            let Some(ended) = self.state.ended(session) else { continue };
+            let index = &self.index;
+            let is_wanted =
+                |filter: &str| Filter::new(filter).is_ok_and(|filter| index.has_members(filter));
+            if ended.orphans().any(|(_, _, filter)| is_wanted(filter)) {
+                self.orphaned.push(session);
+                self.forgettable.push(session);
+            } else if !self.end_session(io, session, true) {
+                self.forgettable.push(session);
+            }
+        }
+    }
+
+    /// False: to be tried again.
+    fn give_on(&mut self, io: &mut Io<'_, D>, session: SessionNumber) -> bool {
+        let Some(ended) = self.state.ended(session) else { return true };
+        let orphans: Vec<_> = ended
+            .orphans()
+            .map(|(number, orphan, filter)| (number, *orphan, filter.to_owned()))
+            .collect();
+        for (number, orphan, filter) in orphans {
+            let orphan_of = Orphan { session, number };
+            if self.given_on.contains_key(&orphan_of) {
+                continue;
+            }
+            let Ok(filter) = Filter::new(&filter) else { continue };
+            let Some(picked) = self.index.pick(filter, orphan.qos) else {
+                // Nobody is left in the group: its messages end with it.
+                continue;
+            };
+            if !self.give_one_on(io, orphan_of, &orphan, &picked) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn give_one_on(
+        &mut self,
+        io: &mut Io<'_, D>,
+        from: Orphan,
+        orphan: &zzq_engine::OrphanMessage,
+        picked: &Picked,
+    ) -> bool {
+        let mut ids = SubscriptionIdsBuf::new();
+        if let Some(id) = picked.id {
+            ids.push(id);
+        }
+        let qos = picked.qos.max(QoS::AtLeastOnce);
+        let mut items = LateItemsBuf::new();
+        items.push(&LateItem {
+            lsn: orphan.lsn,
+            qos,
+            retain: false,
+            size: orphan.size,
+            expires_ms: orphan.expires_ms,
+            pick: Some(picked.sub),
+            orphan: Some(from),
+            ids: ids.as_ids(),
+        });
+        let late = LateDecision { session: picked.session, items: items.as_list() };
+        let how = How { waits: true, lanes: self.bit() | 1 << picked.lane, frees: true };
+        // In memory the shard of another lane is not reached by a record.
+        if !self.journal.is_log() && picked.lane != self.lane.0 {
+            return self.give_on_across(io, from, orphan.lsn, picked);
+        }
+        // The lane's own reference: the message leaves one queue and enters another.
+        self.store.refer(orphan.lsn);
+        let put = self.put(io, &Record::LateDecision(late), true, how);
+        self.store.release(orphan.lsn);
+        if put && self.journal.is_log() {
+            self.given_on.insert(from, self.journal.handed());
+        }
+        put
+    }
+
+    /// In memory: the message itself goes to the member's lane, and leaves here.
+    fn give_on_across(
+        &mut self,
+        io: &mut Io<'_, D>,
+        from: Orphan,
+        lsn: Lsn,
+        picked: &Picked,
+    ) -> bool {
+        let Some(message) = self.store.get(lsn).cloned() else { return true };
+        let qos = picked.qos.max(QoS::AtLeastOnce);
+        let mut decision = DecisionBuf::new();
+        decision.push(picked.session, qos, false, Some(picked.sub), picked.id);
+        let decision = decision.as_decision().as_bytes().into();
+        let unlogged = Unlogged { qos, retain: false, decision, message };
+        let to = LaneIndex(picked.lane);
+        self.send_note(io, to, Note::Publish(Box::new(unlogged)), Class::Receipt);
+        let mut sets = RangeSetsBuf::new();
+        sets.push_ranges(from.session, Closing::Dropped, [NumberRange::one(from.number)]);
+        self.expire(io, &sets, &ExpiredTopicsBuf::new())
+    }
+}

@@ -1,0 +1,344 @@
+//! The tail of the log becomes state, and state becomes deliveries. Records that are not logged
+//! take the same way, applied where they were made.
+//!
+//! Assumes: records come in the order of the log. A message goes out early only if the record
+//! allows it and nothing is owed to its receiver before; everything else is left to the pump.
+
+use std::collections::VecDeque;
+
+use zzq_engine::record::Publish as PublishRecord;
+use zzq_engine::{Effect, Effects, Handed, QueueNumber, Record, SessionNumber};
+use zzq_types::{Lsn, QoS, SubscriptionId};
+use zzq_wal::disk::Disk;
+
+use super::journal::{How, Journal};
+use super::message::Message;
+use super::wire::{Content, Ids, Manner, Unsent};
+use super::{Io, Shell};
+use crate::options::DeliverPolicy;
+
+/// Deliveries that wait for a commit, in the order of the log.
+#[derive(Debug, Default)]
+pub(super) struct Later(VecDeque<(Lsn, Wait)>);
+
+#[derive(Debug)]
+enum Wait {
+    /// A session's queue goes on.
+    Pump(SessionNumber),
+    /// A message goes out at QoS 0.
+    Deliver0 { session: SessionNumber, retain: bool, ids: Box<[SubscriptionId]>, message: Message },
+}
+
+impl Later {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first record that something waits for.
+    pub(super) fn first(&self) -> Option<Lsn> {
+        self.0.front().map(|(lsn, _)| *lsn)
+    }
+
+    /// A session's queue goes on when `lsn` is committed.
+    pub(super) fn pump(&mut self, lsn: Lsn, session: SessionNumber) {
+        self.push(lsn, Wait::Pump(session));
+    }
+
+    fn push(&mut self, lsn: Lsn, wait: Wait) {
+        // A pump may ask for a record that is older than the newest here.
+        let at = self.0.partition_point(|(before, _)| *before <= lsn);
+        self.0.insert(at, (lsn, wait));
+    }
+
+    fn pop(&mut self, committed: Lsn) -> Option<Wait> {
+        self.0.pop_front_if(|(lsn, _)| *lsn <= committed).map(|(_, wait)| wait)
+    }
+}
+
+/// What one record's effects add up to.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    queued: Vec<(SessionNumber, QueueNumber)>,
+    deliver0: Vec<(SessionNumber, bool, Vec<SubscriptionId>)>,
+    released: Vec<Lsn>,
+    late: Vec<Lsn>,
+    ended: Vec<SessionNumber>,
+    orphans: Vec<SessionNumber>,
+    retained: bool,
+    will: bool,
+}
+
+impl Gathered {
+    fn clear(&mut self) {
+        self.queued.clear();
+        self.deliver0.clear();
+        self.released.clear();
+        self.late.clear();
+        self.ended.clear();
+        self.orphans.clear();
+        self.retained = false;
+        self.will = false;
+    }
+}
+
+impl Effects for Gathered {
+    fn emit(&mut self, effect: Effect<'_>) {
+        match effect {
+            Effect::Queued { session, number, lsn, late, .. } => {
+                self.queued.push((session, number));
+                if late {
+                    self.late.push(lsn);
+                }
+            }
+            Effect::Deliver0 { session, retain, ids, .. } => {
+                self.deliver0.push((session, retain, ids.into_iter().collect()));
+            }
+            Effect::Released { lsn } => self.released.push(lsn),
+            Effect::SessionEnded { session, .. } => self.ended.push(session),
+            Effect::Orphaned { session, .. } | Effect::OrphansReady { session } => {
+                self.orphans.push(session);
+            }
+            Effect::RetainedSet { .. } => self.retained = true,
+            Effect::WillHeld { .. } => self.will = true,
+            // What is due is looked up; the rest was known when the record was made.
+            Effect::SessionOpened { .. }
+            | Effect::SessionResumed { .. }
+            | Effect::SessionDown { .. }
+            | Effect::Subscribed { .. }
+            | Effect::Unsubscribed { .. }
+            | Effect::RetainedRemoved { .. }
+            | Effect::WillDue { .. } => {}
+        }
+    }
+}
+
+impl<D: Disk> Shell<D> {
+    /// Hands a record to the log, or applies it here and now if it is not `logged`. False: the log
+    /// has no room or takes nothing more.
+    pub(super) fn put(
+        &mut self,
+        io: &mut Io<'_, D>,
+        record: &Record<'_>,
+        logged: bool,
+        how: How,
+    ) -> bool {
+        if !logged || !self.journal.is_log() {
+            self.apply_now(io, record);
+            return true;
+        }
+        let staged = self.journal.stage(record, how).is_ok();
+        self.counts.records += u64::from(staged);
+        staged
+    }
+
+    /// Applies a record that is not in the log.
+    pub(super) fn apply_now(&mut self, io: &mut Io<'_, D>, record: &Record<'_>) {
+        let lsn = self.journal.take_own();
+        self.apply(io, lsn, self.now_ms, record);
+    }
+
+    /// Applies the groups of the tail; false if there was none.
+    pub(super) fn follow(&mut self, io: &mut Io<'_, D>) -> bool {
+        let mut any = false;
+        while let Some(group) = self.journal.next_group() {
+            any = true;
+            for record in group.records_for(self.bit()) {
+                if record.lanes & self.bit() == 0 {
+                    continue;
+                }
+                let decoded = Record::decode(record.kind, record.body);
+                assert!(decoded.is_ok(), "a record that was encoded here: {decoded:?}");
+                let Ok(decoded) = decoded else { continue };
+                self.apply(io, Lsn::new(record.lsn.get()), record.time_ms, &decoded);
+                if self.journal.producer() == Some(record.producer) {
+                    self.applied = Handed::new(record.handed.get());
+                    self.overlay.seen_applied(self.applied);
+                }
+            }
+            self.followed = Lsn::new(group.last_lsn().get());
+        }
+        any
+    }
+
+    fn apply(&mut self, io: &mut Io<'_, D>, lsn: Lsn, time_ms: u64, record: &Record<'_>) {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        gathered.clear();
+        if Journal::<D>::is_own(lsn) {
+            self.state.apply_unlogged(lsn, time_ms, record, &mut gathered);
+        } else {
+            self.state.apply(lsn, time_ms, record, &mut gathered);
+        }
+        if let Record::Publish(publish) = record {
+            self.deliver(io, lsn, time_ms, publish, &gathered);
+        } else {
+            for lsn in &gathered.late {
+                self.store.refer(*lsn);
+            }
+            if gathered.will {
+                self.hold_will(lsn, record);
+            }
+            self.pump_queued(io, &gathered);
+        }
+        for lsn in &gathered.released {
+            self.store.release(*lsn);
+            self.wills.remove(lsn);
+        }
+        for session in &gathered.ended {
+            self.forget_session(io, *session);
+        }
+        self.orphaned.extend(gathered.orphans.iter().copied());
+        self.gathered = gathered;
+    }
+
+    /// Keeps the message of a will, which its record holds.
+    fn hold_will(&mut self, lsn: Lsn, record: &Record<'_>) {
+        let will = match record {
+            Record::Connect(connect) => connect.will,
+            Record::WillSet(set) => set.will,
+            _ => None,
+        };
+        if let Some(will) = will {
+            self.wills.insert(lsn, super::due::HeldWill::copy(&will));
+        }
+    }
+
+    fn pump_queued(&mut self, io: &mut Io<'_, D>, gathered: &Gathered) {
+        for (session, _) in &gathered.queued {
+            self.check_full(io, *session);
+            self.pump_session(io, *session);
+        }
+    }
+
+    /// Whether receivers may have a message before it is committed.
+    //= MQTT5-4.3.2-4
+    fn may_go_early(&self, publish: &PublishRecord<'_>) -> bool {
+        !self.journal.is_log()
+            || (publish.qos != QoS::ExactlyOnce
+                && publish.will_of.is_none()
+                && self.shared.options.deliver == DeliverPolicy::Early)
+    }
+
+    /// Brings a message that was just applied to its receivers on this lane.
+    fn deliver(
+        &mut self,
+        io: &mut Io<'_, D>,
+        lsn: Lsn,
+        time_ms: u64,
+        publish: &PublishRecord<'_>,
+        gathered: &Gathered,
+    ) {
+        let content = Content {
+            topic: publish.topic,
+            properties: publish.properties,
+            payload: publish.payload,
+            expires_ms: publish.expires_ms(time_ms),
+        };
+        let early = Journal::<D>::is_own(lsn) || self.may_go_early(publish);
+        let mut copy = None;
+        self.wire.begin();
+        for (session, retain, ids) in &gathered.deliver0 {
+            if publish.retain {
+                self.changes.saw_live(*session, lsn);
+            }
+            if early {
+                self.deliver0(io, *session, content, *retain, Ids::List(ids));
+            } else {
+                let message = copy.get_or_insert_with(|| Message::copy(content)).clone();
+                let (session, ids) = (*session, ids.as_slice().into());
+                let wait = Wait::Deliver0 { session, retain: *retain, ids, message };
+                self.later.push(lsn, wait);
+            }
+        }
+        // What no log has is kept as long as anybody refers to it.
+        let own = Journal::<D>::is_own(lsn);
+        let mut needed = gathered.retained && own;
+        let mut soon = false;
+        for (session, number) in &gathered.queued {
+            if publish.retain {
+                self.changes.saw_live(*session, lsn);
+            }
+            let sent = early && self.send_at_hand(io, *session, *number, content);
+            let connected = self.up.contains_key(session);
+            soon |= connected && !sent;
+            needed |= own && !(sent && self.is_fleeting(*session, *number));
+            if connected && !sent && !early {
+                self.later.pump(lsn, *session);
+            }
+            self.check_full(io, *session);
+        }
+        let references = gathered.queued.len() + usize::from(gathered.retained);
+        let weight = usize::try_from(publish.size()).unwrap_or(usize::MAX);
+        // A log has it too, but memory is nearer.
+        let handy = (soon || gathered.retained) && self.store.has_room(weight);
+        if references > 0 && (needed || handy) {
+            let message = copy.unwrap_or_else(|| Message::copy(content));
+            self.store.keep(lsn, message, u32::try_from(references).unwrap_or(u32::MAX));
+        }
+        if early && soon {
+            for (session, _) in &gathered.queued {
+                self.pump_session(io, *session);
+            }
+        }
+    }
+
+    /// Whether a message that was sent is needed no more: nobody else gets it if its receiver goes.
+    fn is_fleeting(&self, session: SessionNumber, number: QueueNumber) -> bool {
+        let known = self.state.session(session);
+        known.is_some_and(|known| known.is_volatile() && known.queue().pick(number).is_none())
+    }
+
+    /// Sends at QoS 0 to one of many.
+    pub(super) fn deliver0(
+        &mut self,
+        io: &mut Io<'_, D>,
+        session: SessionNumber,
+        content: Content<'_>,
+        retain: bool,
+        ids: Ids<'_>,
+    ) {
+        let Some(&conn) = self.up.get(&session) else { return };
+        let Some(link) = self.links.up_mut(conn) else { return };
+        let encoder = link.encoder;
+        if content.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms) {
+            self.counts.expired += 1;
+            return;
+        }
+        if self.clogged.contains(&conn) {
+            self.counts.dropped_slow += 1;
+            return;
+        }
+        let manner = Manner { qos: QoS::AtMostOnce, retain, dup: false, id: None, ids };
+        let sent = self.wire.send_one_of_many(io, conn, encoder, content, manner, self.now_ms);
+        self.count_sent(sent);
+        self.note_clogged(io, conn);
+    }
+
+    pub(super) fn count_sent(&mut self, sent: Result<usize, Unsent>) {
+        match sent {
+            Ok(bytes) => {
+                self.counts.publishes_out += 1;
+                self.counts.packets_out += 1;
+                self.counts.bytes_out += bytes as u64;
+            }
+            Err(Unsent::TooLarge) => self.counts.dropped_large += 1,
+            Err(Unsent::Gone) => {}
+        }
+    }
+
+    /// Sends what waited for a commit that has come.
+    pub(super) fn send_later(&mut self, io: &mut Io<'_, D>) {
+        if self.later.is_empty() || self.journal.is_read_only() {
+            return;
+        }
+        let committed = self.journal.committed_lsn();
+        while let Some(wait) = self.later.pop(committed) {
+            match wait {
+                Wait::Pump(session) => self.pump_session(io, session),
+                Wait::Deliver0 { session, retain, ids, message } => {
+                    self.wire.begin();
+                    self.deliver0(io, session, message.content(), retain, Ids::List(&ids));
+                }
+            }
+        }
+    }
+}

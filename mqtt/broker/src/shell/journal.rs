@@ -1,0 +1,161 @@
+//! Where a lane's records go: into the log, or nowhere.
+//!
+//! Owns: the one place where the wal's numbers become the engine's. In memory everything is
+//! committed at once, and records are numbered by the lane for its own use.
+
+use std::sync::Arc;
+
+use zzq_engine::{Handed, Record};
+use zzq_types::Lsn;
+use zzq_wal::disk::Disk;
+use zzq_wal::{Group, Log, Producer, StageError, Staging, Status, TailCursor};
+
+/// Numbers that a lane gives to records of its own start here: none of the log gets so far.
+const OWN_FIRST: u64 = 1 << 62;
+
+/// The log as one lane sees it.
+pub(crate) struct Journal<D: Disk> {
+    own: u64,
+    log: Option<Seat<D>>,
+}
+
+/// A lane's place at the log.
+pub(crate) struct Seat<D: Disk> {
+    pub(crate) log: Arc<Log<D>>,
+    pub(crate) producer: Producer<D>,
+    pub(crate) tail: TailCursor,
+}
+
+/// How a record is handed over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// Somebody waits for it.
+    pub(crate) waits: bool,
+    /// The lanes that it concerns.
+    pub(crate) lanes: u64,
+    /// It frees more than it takes: receipts, unsubscriptions, ends.
+    pub(crate) frees: bool,
+}
+
+impl<D: Disk> Journal<D> {
+    /// No log.
+    pub(crate) const fn memory() -> Self {
+        Self { own: OWN_FIRST, log: None }
+    }
+
+    /// This place at a log.
+    pub(crate) const fn at(seat: Seat<D>) -> Self {
+        Self { own: OWN_FIRST, log: Some(seat) }
+    }
+
+    pub(super) const fn is_log(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// The next number for a record that is applied here and now.
+    pub(super) const fn take_own(&mut self) -> Lsn {
+        self.own += 1;
+        Lsn::new(self.own)
+    }
+
+    /// Whether a number was given by [`Journal::take_own`].
+    pub(super) const fn is_own(lsn: Lsn) -> bool {
+        lsn.get() >= OWN_FIRST
+    }
+
+    /// Hands a record to the log.
+    ///
+    /// # Panics
+    /// Without a log: there records are applied at once.
+    pub(super) fn stage(&mut self, record: &Record<'_>, how: How) -> Result<Handed, StageError> {
+        assert!(self.log.is_some(), "in memory nothing is handed over");
+        let Some(seat) = &mut self.log else { return Err(StageError::ReadOnly) };
+        let staging = Staging {
+            kind: record.kind(),
+            waits: how.waits,
+            lanes: how.lanes,
+            reserved: how.frees,
+        };
+        let handed = seat.producer.stage(&staging, |out| record.encode_body(out))?;
+        Ok(Handed::new(handed.get()))
+    }
+
+    /// Whether an ordinary record would be taken; if not, the lane is woken when it is.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.log.as_mut().is_none_or(|seat| seat.producer.has_room(false))
+    }
+
+    /// What this lane has handed over.
+    pub(super) fn handed(&self) -> Handed {
+        self.log.as_ref().map_or(Handed::NONE, |seat| Handed::new(seat.producer.handed().get()))
+    }
+
+    /// How much of it is committed; nothing more on a log that has failed.
+    pub(super) fn committed(&self) -> Handed {
+        self.log.as_ref().map_or(Handed::NONE, |seat| Handed::new(seat.producer.durable().get()))
+    }
+
+    pub(super) fn is_committed(&self, handed: Handed) -> bool {
+        handed <= self.committed()
+    }
+
+    /// The committed mark; without a log everything is.
+    pub(super) fn committed_lsn(&self) -> Lsn {
+        self.log.as_ref().map_or(Lsn::new(u64::MAX), |seat| Lsn::new(seat.log.durable().get()))
+    }
+
+    /// Asks for a wake-up when more of what was handed over is committed; true if it is already.
+    pub(super) fn wants_more(&self) -> bool {
+        match &self.log {
+            Some(seat) => seat.producer.wants(seat.producer.durable().next()),
+            None => true,
+        }
+    }
+
+    /// Asks for a wake-up when a record is committed; true if it is already.
+    pub(super) fn wants_lsn(&self, lsn: Option<Lsn>) -> bool {
+        match (&self.log, lsn) {
+            (Some(seat), Some(lsn)) => seat.producer.wants_lsn(zzq_wal::Lsn::new(lsn.get())),
+            _ => true,
+        }
+    }
+
+    pub(super) fn reap(&mut self, now_ms: u64) {
+        if let Some(seat) = &mut self.log {
+            seat.producer.reap(now_ms);
+        }
+    }
+
+    /// Submits what was handed over, if the lead is free; returns when to call again.
+    pub(super) fn drive(&mut self, now_ms: u64) -> Option<u64> {
+        self.log.as_mut().and_then(|seat| seat.producer.drive(now_ms).again_at)
+    }
+
+    /// The next group of the tail.
+    pub(super) fn next_group(&mut self) -> Option<Arc<Group>> {
+        self.log.as_mut().and_then(|seat| seat.tail.next_group())
+    }
+
+    /// This lane's number among the producers.
+    pub(super) fn producer(&self) -> Option<u16> {
+        self.log.as_ref().map(|seat| seat.producer.index())
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.log.as_ref().is_some_and(|seat| seat.log.is_read_only())
+    }
+
+    /// Why the log takes nothing more.
+    pub(super) fn fault(&self) -> Option<String> {
+        match self.log.as_ref()?.log.status() {
+            Status::ReadOnly(reason) => Some(reason),
+            Status::Running | Status::NoSpace => None,
+        }
+    }
+
+    /// Marks of the log: durable and appended.
+    pub(super) fn marks(&self) -> Option<(Lsn, Lsn)> {
+        let log = &self.log.as_ref()?.log;
+        Some((Lsn::new(log.durable().get()), Lsn::new(log.appended().get())))
+    }
+}

@@ -1,0 +1,182 @@
+//! The end of a connection, and what it means for its session.
+//!
+//! Assumes: a session is taken down once, by whatever ends its connection first; what comes later
+//! for that connection finds it leaving. So a late end of an old connection never touches the one
+//! that took its session over.
+
+use zzq_codec::Disconnect;
+use zzq_engine::record::{SessionDown, SessionEnd};
+use zzq_engine::{QueueNumber, Record, SessionNumber};
+use zzq_lanes::{CloseReason, ConnId};
+use zzq_types::{Property, ReasonCode};
+use zzq_wal::disk::Disk;
+
+use super::answers::Answer;
+use super::journal::How;
+use super::link::Phase;
+use super::{Flow, Io, Shell};
+
+/// What a session's lane has to record when its connection is gone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Farewell {
+    session: SessionNumber,
+    sent: QueueNumber,
+    drop_will: bool,
+    expiry_s: Option<u32>,
+    logged: bool,
+    next: Next,
+    /// It ends with its connection.
+    ends: bool,
+}
+
+/// What is to be recorded next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Down,
+    End,
+}
+
+impl<D: Disk> Shell<D> {
+    /// DISCONNECT from a client.
+    //= MQTT311-3.1.2-10
+    //= MQTT311-3.14.4-3
+    //= MQTT5-3.1.2-10
+    //= MQTT5-3.14.4-3
+    pub(super) fn disconnect(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        disconnect: &Disconnect<'_>,
+    ) -> Flow {
+        let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let mut expiry_s = None;
+        for property in disconnect.properties {
+            if let Property::SessionExpiry(seconds) = property {
+                expiry_s = Some(seconds.min(self.shared.options.limits.max_session_expiry));
+            }
+        }
+        if link.expiry_s == 0 && expiry_s.is_some_and(|seconds| seconds > 0) {
+            let why = "a session that ends with its connection cannot be kept at DISCONNECT";
+            return self.refuse(io, conn, ReasonCode::ProtocolError, why);
+        }
+        tracing::info!(
+            peer = %link.peer,
+            client = %link.client,
+            reason = %disconnect.reason,
+            "client disconnects"
+        );
+        let drop_will =
+            disconnect.reason != ReasonCode::DisconnectWithWill && !disconnect.reason.is_failure();
+        self.go_down(io, conn, drop_will, expiry_s);
+        // Who waits for the end of the connection can rely on what DISCONNECT said.
+        self.answer(io, Answer::Close { conn });
+        Flow::End
+    }
+
+    /// The connection is gone, or will be: its session is down, its will waits.
+    //= MQTT311-3.1.2-8
+    //= MQTT5-3.1.2-8
+    pub(super) fn lost(&mut self, io: &mut Io<'_, D>, conn: ConnId, why: &str) {
+        let Some(link) = self.links.get(conn) else { return };
+        match link.phase {
+            Phase::Leaving => {}
+            Phase::New => {
+                tracing::debug!(peer = %link.peer, why, "connection closed before CONNECT");
+                if let Some(link) = self.links.get_mut(conn) {
+                    link.phase = Phase::Leaving;
+                }
+            }
+            Phase::Opening | Phase::Up => {
+                tracing::info!(peer = %link.peer, client = %link.client, why, "client is gone");
+                self.go_down(io, conn, false, None);
+            }
+        }
+    }
+
+    fn go_down(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        drop_will: bool,
+        expiry_s: Option<u32>,
+    ) {
+        self.hand_over_receipts_of(io, conn);
+        let sent = self.sent_on(conn);
+        let Some(link) = self.links.get_mut(conn) else { return };
+        let was_up = link.phase == Phase::Up;
+        link.phase = Phase::Leaving;
+        let Some(session) = link.session else { return };
+        let farewell = Farewell {
+            session,
+            sent,
+            drop_will,
+            expiry_s,
+            logged: link.logged,
+            next: Next::Down,
+            ends: expiry_s.unwrap_or(link.expiry_s) == 0,
+        };
+        if self.opening.get(&link.client) == Some(&conn) {
+            self.opening.remove(&link.client);
+        }
+        if was_up {
+            let removed = self.up.remove(&session);
+            assert_eq!(removed, Some(conn), "a session that is up has this connection");
+        }
+        self.farewells.push(farewell);
+        self.say_farewells(io);
+    }
+
+    /// Records what was not recorded yet. They free more than they take, so the log has room for
+    /// them when it has for nothing else.
+    pub(super) fn say_farewells(&mut self, io: &mut Io<'_, D>) {
+        let farewells = std::mem::take(&mut self.farewells);
+        for mut farewell in farewells {
+            if !self.say(io, &mut farewell) {
+                self.farewells.push(farewell);
+            }
+        }
+    }
+
+    fn say(&mut self, io: &mut Io<'_, D>, farewell: &mut Farewell) -> bool {
+        let Farewell { session, sent, drop_will, expiry_s, logged, ends, .. } = *farewell;
+        let how = How { waits: true, lanes: self.bit(), frees: true };
+        if farewell.next == Next::Down {
+            let down = SessionDown { session, sent, drop_will, expiry_s };
+            if !self.put(io, &Record::SessionDown(down), logged, how) {
+                return false;
+            }
+            self.note_last(session, logged);
+            farewell.next = Next::End;
+        }
+        if ends {
+            let end = SessionEnd { session, forget: false };
+            if !self.put(io, &Record::SessionEnd(end), logged, how) {
+                return false;
+            }
+            self.note_last(session, logged);
+        } else {
+            self.forget_cached(session);
+            self.announce_flags(io, session);
+        }
+        true
+    }
+
+    /// Another CONNECT of the client waits until this record is committed.
+    fn note_last(&mut self, session: SessionNumber, logged: bool) {
+        if logged && self.journal.is_log() {
+            self.overlay.noted(session, self.journal.handed());
+        }
+    }
+}
+
+/// In words, for the log line of a connection that the lane closed.
+pub(super) fn cause(why: CloseReason) -> String {
+    match why {
+        CloseReason::Local => "closed".into(),
+        CloseReason::Ended => "the peer closed it".into(),
+        CloseReason::Failed(kind) => format!("the network failed: {kind}"),
+        CloseReason::InputTooLarge => "more input than a packet may have".into(),
+        CloseReason::LingerExpired => "the peer did not take the last output in time".into(),
+        CloseReason::Stopped => "the broker stops".into(),
+    }
+}

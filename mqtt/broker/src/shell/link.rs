@@ -1,0 +1,135 @@
+//! One client connection as the shell sees it: what was agreed at CONNECT, what is under way.
+//!
+//! Assumes: a link belongs to one lane and ends with its connection. What outlives the connection
+//! is session state and stands in `zzq_engine::State`.
+
+use std::net::SocketAddr;
+
+use zzq_codec::{Decoder, Encoder};
+use zzq_engine::{SessionNumber, SubNumber};
+use zzq_lanes::{ConnId, Millis};
+
+use super::alias::Aliases;
+use super::ranges::Ranges;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// CONNECT has not come yet.
+    New,
+    /// CONNECT is accepted and its record not committed: nothing behind it is read.
+    Opening,
+    /// CONNACK has left.
+    Up,
+    /// It was closed or has handed its session over; what still comes is thrown away.
+    Leaving,
+}
+
+/// A connection and what it has agreed on.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) peer: SocketAddr,
+    pub(crate) phase: Phase,
+    pub(crate) decoder: Decoder,
+    pub(crate) encoder: Encoder,
+    /// Empty before CONNECT.
+    pub(crate) client: Box<str>,
+    pub(crate) session: Option<SessionNumber>,
+    /// The session's records go to the log.
+    pub(crate) logged: bool,
+    /// The session has a will that a loss of the connection sends.
+    pub(crate) has_will: bool,
+    /// Expiry of the session as it stands, in seconds.
+    pub(crate) expiry_s: u32,
+    /// The encoded CONNACK, while its record is not committed.
+    pub(crate) conn_ack: Vec<u8>,
+    /// The next number for a subscription.
+    pub(crate) next_sub: u32,
+    /// Subscriptions whose records are handed over; forgotten when a change has its fence.
+    pub(crate) staged_subs: Vec<(Box<str>, SubNumber)>,
+    /// Its output was full longer than publishers are held for it.
+    pub(crate) slow: bool,
+    /// The receiver that this publisher is held for.
+    pub(crate) held_for: Option<ConnId>,
+    /// 1.5 times the keep alive, in ms; 0: none.
+    pub(crate) silence_ms: u64,
+    pub(crate) heard: Millis,
+    pub(crate) aliases: Aliases,
+    /// QoS 1 and 2 publishes of the client whose last answer has not left.
+    pub(crate) inbound: u32,
+    pub(crate) inbound_most: u32,
+    pub(crate) out: Outbound,
+}
+
+/// What is on its way to the client.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    /// QoS 1 and 2 messages that may be under way.
+    pub(crate) window: u32,
+    /// Those that are.
+    pub(crate) under_way: u32,
+    /// The next queue number to be sent.
+    pub(crate) next: u64,
+    /// Numbers below were sent on an earlier connection: they go out with DUP.
+    pub(crate) again_below: u64,
+    /// Acknowledged by PUBACK or PUBCOMP, as far as the state has not closed them.
+    pub(crate) taken: Ranges,
+    /// Acknowledged by PUBREC, as far as the state does not know it.
+    pub(crate) received: Ranges,
+    /// Those of `taken` that were not handed over yet.
+    pub(crate) fresh_taken: Ranges,
+    /// Those of `received` that were not handed over yet.
+    pub(crate) fresh_received: Ranges,
+    /// It stands in the lane's list of links with fresh receipts.
+    pub(crate) owes: bool,
+    /// Numbers are sent below `base + 65 535`: all below it are closed by committed receipts.
+    pub(crate) base: u64,
+    /// Output is full, or a message is being fetched: the pump goes on when that has changed.
+    pub(crate) held: bool,
+}
+
+impl Link {
+    /// A connection that has just come in.
+    pub(crate) fn new(peer: SocketAddr, decoder: Decoder, now: Millis) -> Self {
+        Self {
+            peer,
+            phase: Phase::New,
+            decoder,
+            encoder: Encoder::new(zzq_types::ProtocolVersion::V311),
+            client: Box::default(),
+            session: None,
+            logged: false,
+            has_will: false,
+            expiry_s: 0,
+            conn_ack: Vec::new(),
+            next_sub: 1,
+            staged_subs: Vec::new(),
+            slow: false,
+            held_for: None,
+            silence_ms: 0,
+            heard: now,
+            aliases: Aliases::default(),
+            inbound: 0,
+            inbound_most: u32::MAX,
+            out: Outbound::default(),
+        }
+    }
+}
+
+impl Default for Outbound {
+    fn default() -> Self {
+        Self {
+            window: 0,
+            under_way: 0,
+            next: 1,
+            again_below: 1,
+            taken: Ranges::default(),
+            received: Ranges::default(),
+            fresh_taken: Ranges::default(),
+            fresh_received: Ranges::default(),
+            owes: false,
+            base: 1,
+            held: false,
+        }
+    }
+}

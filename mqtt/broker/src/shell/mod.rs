@@ -1,0 +1,438 @@
+//! The shell of one lane: connections and sessions joined to the log and the state.
+//!
+//! Owns: the order of things in a turn, and what of the protocol concerns more than one packet.
+//! Each file holds one noun: [`connect`], [`publish`], [`receipts`], [`subscribe`], [`follow`] (the
+//! log's tail becomes state and deliveries), [`pump`] (queues become packets), [`leave`].
+//!
+//! Assumes: one lane calls it, one call at a time. It reads no clock but the one it is given, holds
+//! no socket and no file: with a memory driver and a simulated disk it is deterministic.
+
+mod alias;
+mod answers;
+mod changes;
+mod connect;
+mod due;
+mod fetched;
+mod follow;
+mod hold;
+mod journal;
+mod leave;
+mod link;
+mod links;
+mod message;
+mod notes;
+mod packets;
+mod publish;
+mod pump;
+mod ranges;
+mod receipts;
+mod retained;
+mod subscribe;
+mod sys_topics;
+mod wire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use zzq_codec::{Decoder, Limits as PacketLimits};
+use zzq_engine::record::{Orphan, RangeSetsBuf, UnsubscribeItemsBuf};
+use zzq_engine::{DecisionBuf, Due, Gate, Handed, Index, Overlay, Router, SessionNumber, State};
+use zzq_lanes::{
+    Class, CloseReason, ConnId, Handler, LaneIndex, LaneIo, Millis, PeerInfo, TimerSlot, WatchId,
+};
+use zzq_types::{Lsn, PropertiesBuf, ReasonCode};
+use zzq_wal::LogClock;
+use zzq_wal::disk::Disk;
+
+pub(crate) use self::due::HeldWill;
+pub(crate) use self::journal::{Journal, Seat};
+pub(crate) use self::message::Message;
+pub(crate) use self::notes::{Carried, Note};
+pub(crate) use self::wire::Content;
+
+use self::answers::Answer;
+use self::changes::Changes;
+use self::follow::{Gathered, Later};
+use self::leave::Farewell;
+use self::link::Link;
+use self::links::Links;
+use self::message::Store;
+use self::retained::{Granting, Query};
+use self::wire::Wire;
+use crate::clock::Clock;
+use crate::fetch::FetchSeat;
+use crate::metrics::Counts;
+use crate::shared::Shared;
+
+pub(crate) type Io<'a, D> = LaneIo<'a, Shell<D>>;
+
+/// The timer of a connection that watches for silence: before CONNECT for the CONNECT itself.
+const SILENCE: TimerSlot = TimerSlot::A;
+
+/// What a lane starts with.
+pub(crate) struct Seed<D: Disk> {
+    pub(crate) lane: LaneIndex,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) clock: Box<dyn Clock>,
+    /// Follows the newest time in the log.
+    pub(crate) log_clock: LogClock,
+    pub(crate) journal: Journal<D>,
+    /// Reads back what left memory; with a log.
+    pub(crate) fetch: Option<FetchSeat>,
+    /// This lane's shard.
+    pub(crate) state: State,
+    /// The messages of its wills.
+    pub(crate) wills: FxHashMap<Lsn, HeldWill>,
+    /// A full copy.
+    pub(crate) index: Index,
+    /// The first session number of this lane; the next is `lanes` further on.
+    pub(crate) first_number: SessionNumber,
+    /// For client identifiers that the broker makes.
+    pub(crate) random: u64,
+}
+
+/// See the file.
+pub(crate) struct Shell<D: Disk> {
+    lane: LaneIndex,
+    lanes: u16,
+    shared: Arc<Shared>,
+    clock: Box<dyn Clock>,
+    log_clock: LogClock,
+    /// Log time of this turn.
+    now_ms: u64,
+    journal: Journal<D>,
+    state: State,
+    index: Index,
+    router: Router,
+    overlay: Overlay,
+    gate: Gate<Answer>,
+    links: Links,
+    /// The connections of sessions that are up.
+    up: FxHashMap<SessionNumber, ConnId>,
+    /// Client identifiers whose Connect is handed over and not yet applied.
+    opening: FxHashMap<Box<str>, ConnId>,
+    /// Connections whose input waits for something: offered again when anything was applied.
+    parked: Vec<ConnId>,
+    changes: Changes,
+    store: Store,
+    /// Messages of wills, by their records.
+    wills: FxHashMap<Lsn, HeldWill>,
+    fetch: Option<FetchSeat>,
+    /// Retained messages that are being read back, and those that were.
+    wanted: FxHashSet<Lsn>,
+    fetched: FxHashMap<Lsn, Message>,
+    /// Wishes for retained messages that are being granted.
+    granting: BTreeMap<u64, Granting>,
+    next_granting: u64,
+    /// Questions of other lanes for retained messages.
+    queries: Vec<(LaneIndex, Query)>,
+    /// Notes that found their ring full.
+    kept_notes: VecDeque<(LaneIndex, Note, Class)>,
+    /// Receivers whose output is full.
+    clogged: FxHashSet<ConnId>,
+    /// Sessions of this lane whose queue is full.
+    full: FxHashSet<SessionNumber>,
+    /// Sessions that are down and whose record of it found no room.
+    farewells: Vec<Farewell>,
+    /// What is due and handed over.
+    pending: BTreeMap<Due, Handed>,
+    /// Ended sessions whose messages wait for another member, and those to be forgotten.
+    orphaned: Vec<SessionNumber>,
+    forgettable: Vec<SessionNumber>,
+    given_on: FxHashMap<Orphan, Handed>,
+    /// How far the tail was followed.
+    followed: Lsn,
+    applied: Handed,
+    committed: Handed,
+    gathered: Gathered,
+    sets: RangeSetsBuf,
+    /// Deliveries that wait for a commit.
+    later: Later,
+    wire: Wire,
+    /// Links with receipts that were not handed over, in the order of their first.
+    owing: Vec<ConnId>,
+    next_number: u64,
+    random: u64,
+    counts: Counts,
+    /// When timers of the state were last looked at, and are to be next.
+    due_ms: u64,
+    sys_due: Millis,
+    stopping: bool,
+    /// The fault of the log was told.
+    told_read_only: bool,
+    decision: DecisionBuf,
+    properties: PropertiesBuf,
+    filters: UnsubscribeItemsBuf,
+    topic: String,
+    ready_answers: Vec<Answer>,
+}
+
+/// How the handling of input goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// With the next packet.
+    Next,
+    /// This packet is offered again later.
+    Again,
+    /// The connection ends: what else was read is thrown away.
+    End,
+}
+
+impl<D: Disk> Shell<D> {
+    /// A shell that has not started.
+    pub(crate) fn new(seed: Seed<D>) -> Self {
+        let lanes = seed.shared.lanes();
+        Self {
+            lane: seed.lane,
+            lanes,
+            clock: seed.clock,
+            log_clock: seed.log_clock,
+            now_ms: 0,
+            journal: seed.journal,
+            state: seed.state,
+            index: seed.index,
+            router: Router::new(),
+            overlay: Overlay::default(),
+            gate: Gate::new(),
+            links: Links::default(),
+            up: FxHashMap::default(),
+            opening: FxHashMap::default(),
+            parked: Vec::new(),
+            changes: Changes::default(),
+            store: Store::new(seed.shared.store_bytes()),
+            wills: seed.wills,
+            fetch: seed.fetch,
+            wanted: FxHashSet::default(),
+            fetched: FxHashMap::default(),
+            granting: BTreeMap::new(),
+            next_granting: 0,
+            queries: Vec::new(),
+            kept_notes: VecDeque::new(),
+            clogged: FxHashSet::default(),
+            full: FxHashSet::default(),
+            farewells: Vec::new(),
+            pending: BTreeMap::new(),
+            orphaned: Vec::new(),
+            forgettable: Vec::new(),
+            given_on: FxHashMap::default(),
+            followed: Lsn::ZERO,
+            applied: Handed::NONE,
+            committed: Handed::NONE,
+            gathered: Gathered::default(),
+            sets: RangeSetsBuf::new(),
+            later: Later::default(),
+            wire: Wire::default(),
+            owing: Vec::new(),
+            next_number: seed.first_number.get(),
+            random: seed.random,
+            counts: Counts::default(),
+            due_ms: 0,
+            sys_due: Millis::default(),
+            stopping: false,
+            told_read_only: false,
+            decision: DecisionBuf::new(),
+            properties: PropertiesBuf::new(),
+            filters: UnsubscribeItemsBuf::new(),
+            topic: String::new(),
+            ready_answers: Vec::new(),
+            shared: seed.shared,
+        }
+    }
+
+    /// The bit of this lane in masks.
+    fn bit(&self) -> u64 {
+        1 << self.lane.0
+    }
+
+    /// All lanes but this one.
+    fn other_lanes(&self) -> impl Iterator<Item = LaneIndex> + use<D> {
+        let own = self.lane;
+        (0..self.lanes).map(LaneIndex).filter(move |lane| *lane != own)
+    }
+
+    fn tick(&mut self) {
+        let reading = self.clock.read();
+        self.now_ms = self.log_clock.now(reading.boot_ms, reading.wall_ms);
+    }
+
+    /// A session number that was never used.
+    fn take_number(&mut self) -> SessionNumber {
+        let number = SessionNumber::new(self.next_number);
+        self.next_number += u64::from(self.lanes);
+        assert!(number.is_some(), "session numbers start at 1");
+        number.unwrap_or(SessionNumber::FIRST)
+    }
+
+    /// Input of this connection is offered again when something was applied.
+    fn park(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> Flow {
+        if self.journal.is_read_only() {
+            self.dismiss(io, conn, ReasonCode::UnspecifiedError, "the log is read-only");
+            return Flow::End;
+        }
+        io.pause(conn);
+        self.parked.push(conn);
+        Flow::Again
+    }
+
+    fn unpark(&mut self, io: &mut Io<'_, D>) {
+        for conn in self.parked.drain(..) {
+            io.resume(conn);
+        }
+    }
+}
+
+impl<D: Disk> Handler for Shell<D> {
+    type Message = Note;
+    type Carried = Carried;
+
+    fn started(&mut self, io: &mut Io<'_, D>) {
+        self.tick();
+        self.sys_due = io.now();
+    }
+
+    fn accepted(&mut self, io: &mut Io<'_, D>, conn: ConnId, peer: &PeerInfo) {
+        self.counts.accepted += 1;
+        let limits = PacketLimits { max_packet: self.shared.options.limits.max_packet_size };
+        let decoder = Decoder::of_clients(limits).with_bridges();
+        self.links.insert(conn, Link::new(peer.addr, decoder, io.now()));
+        let due = io.now() + self.shared.options.limits.connect_timeout;
+        io.set_timer(conn, SILENCE, due);
+        tracing::debug!(peer = %peer.addr, "connection accepted");
+    }
+
+    fn adopted(&mut self, io: &mut Io<'_, D>, conn: ConnId, peer: &PeerInfo, _: Carried) {
+        // It comes with its CONNECT unread, so it starts as it did where it was accepted.
+        self.accepted(io, conn, peer);
+        self.counts.accepted -= 1;
+    }
+
+    fn bytes(&mut self, io: &mut Io<'_, D>, conn: ConnId, input: &[u8]) -> usize {
+        self.packets(io, conn, input)
+    }
+
+    fn ended(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        self.lost(io, conn, "the peer closed it");
+        io.close(conn, zzq_lanes::Close::AfterFlush);
+    }
+
+    fn drained(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        self.unclogged(io, conn);
+        if let Some(link) = self.links.up_mut(conn) {
+            link.out.held = false;
+            self.pump_conn(io, conn);
+        }
+    }
+
+    fn closed(&mut self, io: &mut Io<'_, D>, conn: ConnId, why: CloseReason) {
+        self.lost(io, conn, &leave::cause(why));
+        self.unclogged(io, conn);
+        self.links.remove(conn);
+    }
+
+    fn timer(&mut self, io: &mut Io<'_, D>, conn: ConnId, slot: TimerSlot) {
+        if slot == SILENCE {
+            self.silent(io, conn);
+        } else {
+            self.held_long_enough(io, conn);
+        }
+    }
+
+    fn woken(&mut self, io: &mut Io<'_, D>) {
+        self.unpark(io);
+        self.take_fetched(io);
+        self.retry_notes(io);
+    }
+
+    fn watched(&mut self, _: &mut Io<'_, D>, _: WatchId) {}
+
+    fn message(&mut self, io: &mut Io<'_, D>, from: LaneIndex, note: Note) {
+        self.note(io, from, note);
+    }
+
+    /// First what has completed, then the next write, then what it delivers.
+    fn turn_end(&mut self, io: &mut Io<'_, D>) -> Option<Millis> {
+        self.tick();
+        self.journal.reap(self.now_ms);
+        self.give_committed(io);
+        self.send_later(io);
+        self.say_farewells(io);
+        self.go_on_granting(io);
+        self.look_after_due(io);
+        self.renew_sys(io);
+        self.hand_over_receipts(io);
+        let again = self.turn_the_log(io);
+        self.publish_counts();
+        self.next_turn(io, again)
+    }
+
+    fn stopping(&mut self, io: &mut Io<'_, D>) {
+        self.stopping = true;
+        for conn in io.connections() {
+            self.dismiss(io, conn, ReasonCode::ServerShuttingDown, "the broker stops");
+        }
+        self.hand_over_receipts(io);
+    }
+
+    fn may_stop(&self) -> bool {
+        self.journal.is_committed(self.journal.handed()) || self.journal.is_read_only()
+    }
+}
+
+impl<D: Disk> Shell<D> {
+    /// Submits what was handed over and follows the tail until neither has more to do; returns
+    /// when the log wants to be driven again, in log time.
+    fn turn_the_log(&mut self, io: &mut Io<'_, D>) -> Option<u64> {
+        let mut again = self.journal.drive(self.now_ms);
+        while self.follow(io) {
+            self.unpark(io);
+            // What was applied may have handed over more: wills, messages given on.
+            self.hand_over_receipts(io);
+            again = self.journal.drive(self.now_ms);
+        }
+        if self.journal.is_read_only() {
+            self.tell_read_only();
+        }
+        again
+    }
+
+    /// When the next turn is due if nothing happens before.
+    fn next_turn(&mut self, io: &mut Io<'_, D>, again: Option<u64>) -> Option<Millis> {
+        // Asks for a wake-up; what is committed by now needs none.
+        let ready = self.gate.first().is_some_and(|first| self.journal.is_committed(first));
+        if !self.gate.is_empty() && (self.journal.wants_more() || ready) {
+            io.turn_again();
+        }
+        if !self.later.is_empty() && self.journal.wants_lsn(self.later.first()) {
+            io.turn_again();
+        }
+        let wait = |at_ms: u64| {
+            io.now() + std::time::Duration::from_millis(at_ms.saturating_sub(self.now_ms))
+        };
+        let log = again.map(wait);
+        let due = (self.due_ms != u64::MAX).then(|| wait(self.due_ms));
+        let sys = (self.lane.0 == 0 && !self.shared.options.sys_interval.is_zero())
+            .then_some(self.sys_due);
+        [log, due, sys].into_iter().flatten().min()
+    }
+
+    fn publish_counts(&mut self) {
+        self.counts.connections = self.links.len() as u64;
+        self.counts.clients = self.up.len() as u64;
+        self.counts.sessions = self.state.session_count() as u64;
+        self.counts.retained = self.state.retained().len() as u64;
+        self.counts.subscriptions = self.index.subscriptions() as u64 / u64::from(self.lanes);
+        self.shared.metrics[self.lane.index()].publish(&self.counts);
+    }
+
+    fn tell_read_only(&mut self) {
+        if !std::mem::replace(&mut self.told_read_only, true) {
+            let reason = self.journal.fault().unwrap_or_default();
+            tracing::error!(
+                reason,
+                "the log is read-only: nothing more is acknowledged; free or replace the disk of \
+                 --data-dir and restart"
+            );
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What lanes tell each other.
+//!
+//! Assumes: a lane's notes to another arrive in order. A ring that is full makes its notes wait
+//! here, in order; publishes are held before that.
+
+use zzq_engine::record::Publish as PublishRecord;
+use zzq_engine::{Decision, Record, Routed, SessionFlags, SessionNumber, Subscriber};
+use zzq_lanes::{Class, LaneIndex};
+use zzq_types::{Filter, QoS};
+use zzq_wal::disk::Disk;
+
+use super::answers::Answer;
+use super::message::Message;
+use super::publish::Handed;
+use super::retained::{Found, Query};
+use super::{Io, Shell};
+
+/// What travels with a connection to the lane of its session: nothing, its CONNECT is unread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carried;
+
+/// A subscription that a lane has taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(super) filter: Box<str>,
+    pub(super) subscriber: Subscriber,
+}
+
+/// From lane to lane.
+#[derive(Debug)]
+pub(crate) enum Note {
+    /// A message that no log has.
+    Publish(Box<Unlogged>),
+    /// Subscriptions were made: take them and report.
+    Subscribed { change: u32, taken: Vec<Taken> },
+    /// Subscriptions are gone: forget them and report.
+    Unsubscribed { change: u32, session: SessionNumber, filters: Vec<Box<str>> },
+    /// A session has ended: forget it and report.
+    Ended { change: u32, session: SessionNumber },
+    /// What was handed over before a change is committed.
+    Report { change: u32 },
+    /// How a session stands.
+    Flags { session: SessionNumber, flags: SessionFlags },
+    /// Which retained messages match?
+    Query(Query),
+    /// These.
+    Found(Found),
+}
+
+/// A message that goes from lane to lane, for it is in no log.
+#[derive(Clone, Debug)]
+pub(crate) struct Unlogged {
+    pub(super) qos: QoS,
+    pub(super) retain: bool,
+    pub(super) decision: Box<[u8]>,
+    pub(super) message: Message,
+}
+
+impl<D: Disk> Shell<D> {
+    pub(super) fn note(&mut self, io: &mut Io<'_, D>, from: LaneIndex, note: Note) {
+        match note {
+            Note::Publish(unlogged) => self.take_unlogged(io, &unlogged),
+            Note::Subscribed { change, taken } => {
+                for one in taken {
+                    if let Ok(filter) = Filter::new(&one.filter) {
+                        self.index.insert(filter, one.subscriber);
+                    }
+                }
+                self.answer(io, Answer::Report { to: from, change });
+            }
+            Note::Unsubscribed { change, session, filters } => {
+                for text in filters {
+                    if let Ok(filter) = Filter::new(&text) {
+                        self.index.remove(filter, session);
+                    }
+                }
+                self.answer(io, Answer::Report { to: from, change });
+            }
+            Note::Ended { change, session } => {
+                self.index.remove_session(session);
+                self.answer(io, Answer::Report { to: from, change });
+            }
+            Note::Report { change } => self.change_committed(io, change),
+            Note::Flags { session, flags } => {
+                self.index.set_flags(session, flags);
+            }
+            Note::Query(query) => self.queries.push((from, query)),
+            Note::Found(found) => self.take_found(io, found),
+        }
+    }
+
+    /// Sends a note, or keeps it until the ring has room.
+    pub(super) fn send_note(
+        &mut self,
+        io: &mut Io<'_, D>,
+        to: LaneIndex,
+        note: Note,
+        class: Class,
+    ) {
+        if self.kept_notes.iter().any(|(lane, ..)| *lane == to) {
+            self.kept_notes.push_back((to, note, class));
+        } else if let Err(note) = io.send(to, note, class) {
+            self.kept_notes.push_back((to, note, class));
+        }
+    }
+
+    /// Sends a note to all other lanes.
+    pub(super) fn tell_all(&mut self, io: &mut Io<'_, D>, note: &dyn Fn() -> Note) {
+        for lane in self.other_lanes() {
+            self.send_note(io, lane, note(), Class::Receipt);
+        }
+    }
+
+    /// Tries again what found its ring full.
+    pub(super) fn retry_notes(&mut self, io: &mut Io<'_, D>) {
+        for (to, note, class) in std::mem::take(&mut self.kept_notes) {
+            self.send_note(io, to, note, class);
+        }
+    }
+
+    /// Brings a message that is not logged to its receivers on all lanes.
+    pub(super) fn spread(
+        &mut self,
+        io: &mut Io<'_, D>,
+        record: &PublishRecord<'_>,
+        routed: &Routed,
+    ) -> Handed {
+        if !self.kept_notes.is_empty() {
+            return Handed::Later;
+        }
+        let mut lanes = routed.lanes;
+        if record.retain {
+            lanes |= 1 << self.home(record.topic.as_str()).0;
+        }
+        let others = lanes & !self.bit();
+        if others != 0 {
+            let unlogged = Unlogged {
+                qos: record.qos,
+                retain: record.retain,
+                decision: record.decision.as_bytes().into(),
+                message: Message::copy(self.content_of(record)),
+            };
+            for lane in (0..self.lanes).filter(|lane| others & 1 << lane != 0) {
+                let note = Note::Publish(Box::new(unlogged.clone()));
+                self.send_note(io, LaneIndex(lane), note, Class::Bulk);
+            }
+        }
+        let plain = record.qos == QoS::AtMostOnce && !record.retain && record.will_of.is_none();
+        if plain {
+            self.deliver_plain(io, record);
+        } else if lanes & self.bit() != 0 || record.inbound.is_some() || record.will_of.is_some() {
+            self.apply_now(io, &Record::Publish(*record));
+        }
+        Handed::Over { destinations: routed.destinations }
+    }
+
+    /// A message at QoS 0 that changes no state: straight to its receivers.
+    fn deliver_plain(&mut self, io: &mut Io<'_, D>, record: &PublishRecord<'_>) {
+        let content = self.content_of(record);
+        self.wire.begin();
+        for to in record.decision {
+            self.deliver0(io, to.session, content, to.retain, super::wire::Ids::Of(to.ids));
+        }
+    }
+
+    fn content_of<'a>(&self, record: &PublishRecord<'a>) -> super::wire::Content<'a> {
+        super::wire::Content {
+            topic: record.topic,
+            properties: record.properties,
+            payload: record.payload,
+            expires_ms: record.expires_ms(self.now_ms),
+        }
+    }
+
+    fn take_unlogged(&mut self, io: &mut Io<'_, D>, unlogged: &Unlogged) {
+        let decision = Decision::parse(&unlogged.decision);
+        assert!(decision.is_ok(), "a decision that a lane made: {decision:?}");
+        let Ok(decision) = decision else { return };
+        let content = unlogged.message.content();
+        let record = PublishRecord {
+            publisher: None,
+            inbound: None,
+            will_of: None,
+            qos: unlogged.qos,
+            retain: unlogged.retain,
+            decision,
+            topic: content.topic,
+            properties: content.properties,
+            payload: content.payload,
+        };
+        if unlogged.qos == QoS::AtMostOnce && !unlogged.retain {
+            self.deliver_plain(io, &record);
+        } else {
+            self.apply_now(io, &Record::Publish(record));
+        }
+    }
+}

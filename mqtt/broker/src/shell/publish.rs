@@ -1,0 +1,376 @@
+//! PUBLISH from a client: the rules, the decision, the hand-over.
+
+use zzq_codec::{AckKind, Delivery, Publish};
+use zzq_engine::record::Publish as PublishRecord;
+use zzq_engine::{Publication, Record, Routed, SessionFlags, SessionNumber};
+use zzq_lanes::ConnId;
+use zzq_types::{
+    PacketId, Properties, PropertiesBuf, Property, PropertyId, QoS, ReasonCode, TopicName,
+};
+use zzq_wal::disk::Disk;
+
+use super::answers::Answer;
+use super::journal::How;
+use super::{Flow, Io, Shell};
+use crate::options::LogPolicy;
+
+/// A message as it is to be routed and recorded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outgoing<'a> {
+    pub(super) publisher: Option<SessionNumber>,
+    pub(super) qos: QoS,
+    /// The publisher's identifier, at QoS 2.
+    pub(super) inbound: Option<PacketId>,
+    pub(super) will_of: Option<SessionNumber>,
+    pub(super) retain: bool,
+    pub(super) topic: TopicName<'a>,
+    pub(super) properties: Properties<'a>,
+    pub(super) payload: &'a [u8],
+    /// The publisher's session is in the log, so what it opens must be.
+    pub(super) logged: bool,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handed {
+    /// It is on its way to so many sessions.
+    Over { destinations: usize },
+    /// Nothing was done; it is to be tried again.
+    Later,
+    /// Nothing was done; it is to be tried again when this receiver has room.
+    Hold { receiver: ConnId },
+    /// A queue or the broker takes nothing more.
+    Quota,
+}
+
+impl<D: Disk> Shell<D> {
+    pub(super) fn publish(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        publish: &Publish<'_>,
+    ) -> Flow {
+        let mut topic = std::mem::take(&mut self.topic);
+        let mut properties = std::mem::take(&mut self.properties);
+        let flow = self.publish_as(io, conn, publish, &mut topic, &mut properties);
+        self.topic = topic;
+        self.properties = properties;
+        flow
+    }
+
+    /// [`Shell::publish`] with memory for a topic behind an alias, and for properties without it.
+    fn publish_as(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        publish: &Publish<'_>,
+        topic: &mut String,
+        forwarded: &mut PropertiesBuf,
+    ) -> Flow {
+        let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };
+        let name = match (publish.topic, publish.topic_alias()) {
+            (Some(name), None) => name,
+            (Some(name), Some(alias)) => match link.aliases.define(alias.get(), name) {
+                Ok(()) => name,
+                Err(reason) => return self.refuse(io, conn, reason, "topic alias"),
+            },
+            (None, alias) => {
+                topic.clear();
+                match link.aliases.resolve(alias.map_or(0, core::num::NonZero::get)) {
+                    Ok(text) => topic.push_str(text),
+                    Err(reason) => return self.refuse(io, conn, reason, "topic alias"),
+                }
+                let Ok(name) = TopicName::new(topic) else { return Flow::End };
+                name
+            }
+        };
+        let properties = forward(publish.properties, forwarded);
+        self.counts.publishes_in += 1;
+        if let Delivery::ExactlyOnce(id) = publish.delivery
+            && self.is_open(session, id)
+        {
+            //= MQTT311-4.3.3-2
+            //= MQTT5-4.3.3-10
+            let reason = ReasonCode::Success;
+            self.answer(io, Answer::Ack { conn, kind: AckKind::PubRec, id, reason });
+            return Flow::Next;
+        }
+        if let Some(flow) = self.count_inbound(io, conn, publish.delivery) {
+            return flow;
+        }
+        if let Some(reason) = self.unwelcome(name) {
+            return self.turn_down(io, conn, publish.delivery, reason);
+        }
+        let outgoing = Outgoing {
+            publisher: Some(session),
+            qos: publish.delivery.qos(),
+            inbound: match publish.delivery {
+                Delivery::ExactlyOnce(id) => Some(id),
+                _ => None,
+            },
+            will_of: None,
+            retain: publish.retain,
+            topic: name,
+            properties,
+            payload: publish.payload,
+            logged,
+        };
+        match self.send_off(io, outgoing) {
+            Handed::Over { destinations } => {
+                self.acknowledge(io, conn, publish.delivery, destinations);
+                Flow::Next
+            }
+            Handed::Later => {
+                self.uncount_inbound(conn, publish.delivery);
+                self.park(io, conn)
+            }
+            Handed::Hold { receiver } => {
+                self.uncount_inbound(conn, publish.delivery);
+                self.hold(io, conn, receiver)
+            }
+            Handed::Quota => {
+                self.counts.refused_quota += 1;
+                self.turn_down(io, conn, publish.delivery, ReasonCode::QuotaExceeded)
+            }
+        }
+    }
+
+    /// Counts a message that will be acknowledged; ends a connection that has too many.
+    //= MQTT5-3.3.4-7
+    fn count_inbound(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        delivery: Delivery,
+    ) -> Option<Flow> {
+        let link = self.links.up_mut(conn)?;
+        if delivery == Delivery::AtMostOnce {
+            return None;
+        }
+        if link.inbound >= link.inbound_most {
+            let reason = ReasonCode::ReceiveMaximumExceeded;
+            return Some(self.refuse(io, conn, reason, "more under way than Receive Maximum"));
+        }
+        link.inbound += 1;
+        None
+    }
+
+    fn uncount_inbound(&mut self, conn: ConnId, delivery: Delivery) {
+        if let Some(link) = self.links.up_mut(conn)
+            && delivery != Delivery::AtMostOnce
+        {
+            link.inbound -= 1;
+        }
+    }
+
+    /// Why nobody may publish under this name.
+    fn unwelcome(&self, name: TopicName<'_>) -> Option<ReasonCode> {
+        if name.as_str().starts_with("$SYS/") {
+            return Some(ReasonCode::NotAuthorized);
+        }
+        let most = self.shared.options.limits.max_topic_levels;
+        (name.levels().count() > most).then_some(ReasonCode::TopicNameInvalid)
+    }
+
+    /// Acknowledges without having taken the message, in the words of the version. MQTT 3 has none:
+    /// an acknowledgement would be a lie where the message was to be kept, so the connection ends;
+    /// a message that may not be published is acknowledged and dropped.
+    //= MQTT311-3.3.5-2
+    //= MQTT5-4.3.3-9
+    fn turn_down(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        delivery: Delivery,
+        reason: ReasonCode,
+    ) -> Flow {
+        let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let v5 = link.encoder.version.is_v5();
+        if !v5 && reason == ReasonCode::QuotaExceeded && delivery != Delivery::AtMostOnce {
+            return self.refuse(io, conn, reason, "a queue is full");
+        }
+        match delivery {
+            Delivery::AtMostOnce => {}
+            Delivery::AtLeastOnce(id) => {
+                self.answer(io, Answer::Ack { conn, kind: AckKind::PubAck, id, reason });
+            }
+            Delivery::ExactlyOnce(id) => {
+                self.answer(io, Answer::Ack { conn, kind: AckKind::PubRec, id, reason });
+            }
+        }
+        Flow::Next
+    }
+
+    //= MQTT311-4.3.2-2
+    //= MQTT5-4.3.2-4
+    //= MQTT5-4.3.3-8
+    fn acknowledge(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        delivery: Delivery,
+        destinations: usize,
+    ) {
+        let (kind, id) = match delivery {
+            Delivery::AtMostOnce => return,
+            Delivery::AtLeastOnce(id) => (AckKind::PubAck, id),
+            Delivery::ExactlyOnce(id) => (AckKind::PubRec, id),
+        };
+        let nobody = destinations == 0;
+        let reason = if nobody { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
+        self.answer(io, Answer::Ack { conn, kind, id, reason });
+    }
+
+    /// Decides where a message goes, and records it or applies it at once.
+    //= MQTT311-3.3.5-1
+    //= MQTT5-3.3.4-2
+    pub(super) fn send_off(&mut self, io: &mut Io<'_, D>, outgoing: Outgoing<'_>) -> Handed {
+        let qos = outgoing.qos;
+        let publication = Publication {
+            topic: outgoing.topic,
+            publisher: outgoing.publisher,
+            qos,
+            retain: outgoing.retain,
+        };
+        let mut decision = std::mem::take(&mut self.decision);
+        let routed = self.router.route_same(&mut self.index, publication, &mut decision);
+        let record = PublishRecord {
+            publisher: outgoing.publisher,
+            inbound: outgoing.inbound,
+            will_of: outgoing.will_of,
+            qos,
+            retain: outgoing.retain,
+            decision: decision.as_decision(),
+            topic: outgoing.topic,
+            properties: outgoing.properties,
+            payload: outgoing.payload,
+        };
+        let handed = self.hand_over(io, &record, &routed, outgoing.logged);
+        self.decision = decision;
+        handed
+    }
+
+    fn hand_over(
+        &mut self,
+        io: &mut Io<'_, D>,
+        record: &PublishRecord<'_>,
+        routed: &Routed,
+        publisher_logged: bool,
+    ) -> Handed {
+        let destinations = routed.destinations;
+        let over = Handed::Over { destinations };
+        if record.qos != QoS::AtMostOnce && routed.held.contains(SessionFlags::FULL) {
+            return Handed::Quota;
+        }
+        let opens = record.inbound.is_some() && publisher_logged;
+        if !self.is_to_be_logged(record, routed, opens) {
+            if let Some(receiver) = self.clogged_receiver(record.decision, record.publisher)
+                && record.qos == QoS::AtMostOnce
+            {
+                return Handed::Hold { receiver };
+            }
+            return self.spread(io, record, routed);
+        }
+        let mut lanes = routed.lanes;
+        if record.inbound.is_some() || record.will_of.is_some() {
+            lanes |= self.bit();
+        }
+        if record.retain {
+            lanes |= 1 << self.home(record.topic.as_str()).0;
+        }
+        if lanes == 0 {
+            // Nobody but the log.
+            lanes = self.bit();
+        }
+        let waits = record.qos != QoS::AtMostOnce || record.will_of.is_some();
+        let how = How { waits, lanes, frees: false };
+        match self.journal.stage(&Record::Publish(*record), how) {
+            Ok(handed) => {
+                self.counts.records += 1;
+                if let (Some(session), Some(id)) = (record.publisher, record.inbound) {
+                    self.overlay.opened(session, id, handed);
+                }
+                over
+            }
+            Err(zzq_wal::StageError::Full) => Handed::Later,
+            // Nothing was handed over, so an honest refusal is possible.
+            Err(zzq_wal::StageError::ReadOnly | zzq_wal::StageError::TooLong(_)) => Handed::Quota,
+        }
+    }
+
+    /// Whether a publish becomes a record.
+    fn is_to_be_logged(&self, record: &PublishRecord<'_>, routed: &Routed, opens: bool) -> bool {
+        if !self.journal.is_log() {
+            return false;
+        }
+        let needed = routed.kept || record.retain || record.will_of.is_some() || opens;
+        match self.shared.options.log {
+            LogPolicy::Everything => true,
+            LogPolicy::All => record.qos != QoS::AtMostOnce || needed,
+            LogPolicy::Needed => needed,
+        }
+    }
+}
+
+/// What is forwarded of a publisher's properties: all but the alias, which is this connection's.
+//= MQTT5-3.3.2-4
+//= MQTT5-3.3.2-15
+//= MQTT5-3.3.2-16
+//= MQTT5-3.3.2-17
+//= MQTT5-3.3.2-18
+//= MQTT5-3.3.2-20
+fn forward<'a>(from: Properties<'a>, out: &'a mut PropertiesBuf) -> Properties<'a> {
+    if from.is_empty() || from.find(PropertyId::TopicAlias).is_none() {
+        return from;
+    }
+    out.clear();
+    for (property, encoded) in from.iter_encoded() {
+        if !matches!(property, Property::TopicAlias(_)) {
+            out.push_encoded(encoded);
+        }
+    }
+    out.as_properties()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_but_the_alias_is_forwarded_in_order() {
+        //= MQTT5-3.3.2-4
+        //= MQTT5-3.3.2-15
+        //= MQTT5-3.3.2-16
+        //= MQTT5-3.3.2-17
+        //= MQTT5-3.3.2-18
+        //= MQTT5-3.3.2-20
+        let rest = [
+            Property::UserProperty("b", "1"),
+            Property::PayloadFormat(1),
+            Property::ResponseTopic("r"),
+            Property::CorrelationData(b"c"),
+            Property::ContentType("t"),
+            Property::UserProperty("a", "2"),
+        ];
+        let mut from = PropertiesBuf::new();
+        for (at, property) in rest.into_iter().enumerate() {
+            if at == 2 {
+                from.push(Property::TopicAlias(7)).unwrap();
+            }
+            from.push(property).unwrap();
+        }
+        let mut out = PropertiesBuf::new();
+        let forwarded = forward(from.as_properties(), &mut out);
+        assert!(forwarded.iter().eq(rest));
+    }
+
+    #[test]
+    fn properties_without_an_alias_are_not_copied() {
+        let mut from = PropertiesBuf::new();
+        from.push(Property::ContentType("t")).unwrap();
+        let mut out = PropertiesBuf::new();
+        let same = forward(from.as_properties(), &mut out);
+        assert_eq!(same.as_bytes().as_ptr(), from.as_properties().as_bytes().as_ptr());
+    }
+}

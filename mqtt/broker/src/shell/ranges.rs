@@ -1,0 +1,108 @@
+//! Queue numbers as ranges: what a connection has acknowledged and the state has not yet seen.
+//!
+//! Assumes: acknowledgements come nearly in order, so that few ranges are held.
+
+/// A set of numbers in ascending, separate, inclusive ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ranges(Vec<(u64, u64)>);
+
+impl Ranges {
+    /// Adds `number`; false if it is there already.
+    pub(crate) fn insert(&mut self, number: u64) -> bool {
+        // The common case: one behind the last.
+        if let Some(last) = self.0.last_mut()
+            && last.1 + 1 == number
+        {
+            last.1 = number;
+            return true;
+        }
+        let at = self.0.partition_point(|range| range.1 < number);
+        if self.0.get(at).is_some_and(|range| range.0 <= number) {
+            return false;
+        }
+        let joins_next = self.0.get(at).is_some_and(|range| range.0 == number + 1);
+        let joins_before = at > 0 && self.0[at - 1].1 + 1 == number;
+        match (joins_before, joins_next) {
+            (true, true) => {
+                self.0[at - 1].1 = self.0[at].1;
+                self.0.remove(at);
+            }
+            (true, false) => self.0[at - 1].1 = number,
+            (false, true) => self.0[at].0 = number,
+            (false, false) => self.0.insert(at, (number, number)),
+        }
+        true
+    }
+
+    /// Whether `number` is there.
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        let at = self.0.partition_point(|range| range.1 < number);
+        self.0.get(at).is_some_and(|range| range.0 <= number)
+    }
+
+    /// Forgets all numbers below `number`.
+    pub(crate) fn prune(&mut self, number: u64) {
+        let gone = self.0.partition_point(|range| range.1 < number);
+        self.0.drain(..gone);
+        if let Some(first) = self.0.first_mut() {
+            first.0 = first.0.max(number);
+        }
+    }
+
+    /// Whether nothing is there.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The ranges, ascending, both ends included.
+    pub(crate) fn as_slice(&self) -> &[(u64, u64)] {
+        &self.0
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn neighbours_grow_together() {
+        let mut ranges = Ranges::default();
+        for number in [5, 7, 6, 9, 4] {
+            assert!(ranges.insert(number));
+        }
+        assert_eq!(ranges.as_slice(), [(4, 7), (9, 9)]);
+        assert!(!ranges.insert(6));
+        ranges.prune(6);
+        assert_eq!(ranges.as_slice(), [(6, 7), (9, 9)]);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_set(ops in proptest::collection::vec((0..3_u8, 1..40_u64), 0..200)) {
+            let (mut ranges, mut model) = (Ranges::default(), BTreeSet::new());
+            for (op, number) in ops {
+                match op {
+                    0 | 1 => prop_assert_eq!(ranges.insert(number), model.insert(number)),
+                    _ => {
+                        ranges.prune(number);
+                        model.retain(|n| *n >= number);
+                    }
+                }
+                let all: Vec<u64> = ranges.as_slice().iter().flat_map(|r| r.0..=r.1).collect();
+                prop_assert_eq!(all, model.iter().copied().collect::<Vec<_>>());
+                prop_assert_eq!(ranges.contains(number), model.contains(&number));
+                let apart = ranges.as_slice().windows(2).all(|pair| pair[0].1 + 1 < pair[1].0);
+                prop_assert!(apart, "ranges that touch are one");
+            }
+        }
+    }
+}

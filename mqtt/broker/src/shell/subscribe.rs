@@ -1,0 +1,336 @@
+//! SUBSCRIBE and UNSUBSCRIBE: each filter has its own outcome, all of them one record, and the
+//! answer leaves when no lane misses the change.
+
+use zzq_codec::{ReasonCodes, SubAck, Subscribe, Subscription, UnsubAck, Unsubscribe};
+use zzq_engine::record::{
+    Subscribe as SubscribeRecord, SubscribeItem, SubscribeItemsBuf,
+    Unsubscribe as UnsubscribeRecord,
+};
+use zzq_engine::{Record, SessionNumber, SubNumber, Subscriber};
+use zzq_lanes::ConnId;
+use zzq_types::{
+    Filter, Properties, ProtocolVersion, QoS, ReasonCode, RetainHandling, SubscriptionId,
+};
+use zzq_wal::disk::Disk;
+
+use super::changes::Then;
+use super::journal::How;
+use super::notes::{Note, Taken};
+use super::retained::Wish;
+use super::{Flow, Io, Shell};
+
+/// One filter that is granted.
+#[derive(Clone, Copy, Debug)]
+struct Granted<'a> {
+    text: &'a str,
+    filter: Filter<'a>,
+    number: SubNumber,
+    entry: Subscription<'a>,
+    is_new: bool,
+}
+
+impl<D: Disk> Shell<D> {
+    //= MQTT311-3.8.4-1
+    //= MQTT311-3.8.4-4
+    //= MQTT5-3.8.4-1
+    //= MQTT5-3.8.4-5
+    pub(super) fn subscribe(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        subscribe: &Subscribe<'_>,
+    ) -> Flow {
+        let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };
+        let version = link.encoder.version;
+        let id = subscribe.subscription_id();
+        let mut codes = Vec::new();
+        let mut granted: Vec<Granted<'_>> = Vec::new();
+        let mut next = self.next_sub_number(session);
+        for entry in subscribe.subscriptions {
+            match self.grant(session, entry, &granted, &mut next) {
+                Ok(one) => {
+                    codes.push(granted_code(entry.options.qos));
+                    granted.push(one);
+                }
+                Err(reason) => codes.push(refusal(version, reason)),
+            }
+        }
+        //= MQTT311-3.9.3-2
+        if version == ProtocolVersion::V31 && codes.iter().any(|code| code.is_failure()) {
+            // MQTT 3.1 has no way to refuse a filter.
+            return self.refuse(io, conn, ReasonCode::TopicFilterInvalid, "a filter is refused");
+        }
+        if !granted.is_empty() && !self.record_subscriptions(io, session, logged, &granted, id) {
+            return self.park(io, conn);
+        }
+        let wishes = self.take_subscriptions(session, &granted, id);
+        let taken = self.taken(session, &granted, id);
+        let packet = self.sub_ack(conn, subscribe, &codes);
+        if granted.is_empty() {
+            io.write(conn, &packet);
+            self.counts.packets_out += 1;
+            return Flow::Next;
+        }
+        self.changes.watch(session);
+        let then = Then::Acknowledge { conn, session, packet, wishes };
+        self.begin_change(io, |change| Note::Subscribed { change, taken: taken.clone() }, then);
+        Flow::Next
+    }
+
+    /// A number for the next subscription of a session that it never used.
+    fn next_sub_number(&self, session: SessionNumber) -> u32 {
+        let link = self.up.get(&session).and_then(|conn| self.links.get(*conn));
+        let known = self.state.session(session);
+        let in_state = known.map_or(1, |known| known.next_subscription().get());
+        link.map_or(in_state, |link| link.next_sub.max(in_state))
+    }
+
+    //= MQTT311-3.8.3-1
+    //= MQTT5-3.8.4-6
+    //= MQTT5-4.8.2-1
+    //= MQTT5-4.8.2-2
+    fn grant<'a>(
+        &self,
+        session: SessionNumber,
+        entry: Subscription<'a>,
+        before: &[Granted<'a>],
+        next: &mut u32,
+    ) -> Result<Granted<'a>, ReasonCode> {
+        let limits = &self.shared.options.limits;
+        let filter = entry.filter.map_err(|_| ReasonCode::TopicFilterInvalid)?;
+        if filter.topic_filter().levels().count() > limits.max_topic_levels {
+            return Err(ReasonCode::TopicFilterInvalid);
+        }
+        let known = self.state.session(session).ok_or(ReasonCode::UnspecifiedError)?;
+        let text = entry.text;
+        let in_state = known.subscriptions().get(text).map(|sub| sub.number);
+        let in_packet = before.iter().find(|one| one.text == text).map(|one| one.number);
+        let under_way = self.staged_sub(session, text);
+        let exists = self.overlay.has_filter(session, text, in_state.is_some());
+        if let Some(number) =
+            in_packet.or(under_way).or(in_state).filter(|_| exists || in_packet.is_some())
+        {
+            return Ok(Granted { text, filter, number, entry, is_new: false });
+        }
+        if known.subscriptions().len() + before.len() >= limits.max_subscriptions {
+            return Err(ReasonCode::QuotaExceeded);
+        }
+        let number = SubNumber::new(*next);
+        *next += 1;
+        Ok(Granted { text, filter, number, entry, is_new: true })
+    }
+
+    fn record_subscriptions(
+        &mut self,
+        io: &mut Io<'_, D>,
+        session: SessionNumber,
+        logged: bool,
+        granted: &[Granted<'_>],
+        id: Option<SubscriptionId>,
+    ) -> bool {
+        let mut items = SubscribeItemsBuf::new();
+        for one in granted {
+            let (number, filter) = (one.number, one.text);
+            items.push(&SubscribeItem { number, filter, options: one.entry.options, id });
+        }
+        let record = Record::Subscribe(SubscribeRecord { session, items: items.as_list() });
+        let how = How { waits: true, lanes: self.bit(), frees: false };
+        if !self.put(io, &record, logged, how) {
+            return false;
+        }
+        let highest = granted.iter().map(|one| one.number.get()).max().unwrap_or(0);
+        if let Some(&conn) = self.up.get(&session)
+            && let Some(link) = self.links.get_mut(conn)
+        {
+            link.next_sub = link.next_sub.max(highest + 1);
+            for one in granted.iter().filter(|_| logged) {
+                link.staged_subs.push((one.text.into(), one.number));
+            }
+        }
+        if logged && self.journal.is_log() {
+            for one in granted {
+                self.overlay.subscribed(session, one.text, self.journal.handed());
+            }
+        }
+        true
+    }
+
+    /// The number of a subscription whose record is handed over and not applied.
+    fn staged_sub(&self, session: SessionNumber, text: &str) -> Option<SubNumber> {
+        let link = self.links.get(*self.up.get(&session)?)?;
+        link.staged_subs.iter().rev().find(|(staged, _)| **staged == *text).map(|(_, n)| *n)
+    }
+
+    /// Takes granted subscriptions into this lane's index; returns what retained messages they are
+    /// owed.
+    //= MQTT311-3.8.4-3
+    //= MQTT5-3.3.1-9
+    //= MQTT5-3.3.1-10
+    //= MQTT5-3.3.1-11
+    //= MQTT5-3.8.4-3
+    //= MQTT5-3.8.4-4
+    fn take_subscriptions(
+        &mut self,
+        session: SessionNumber,
+        granted: &[Granted<'_>],
+        id: Option<SubscriptionId>,
+    ) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        for one in granted {
+            self.index.insert(one.filter, self.subscriber(session, one, id));
+            let wanted = match one.entry.options.retain_handling {
+                RetainHandling::Always => true,
+                RetainHandling::IfNew => one.is_new,
+                RetainHandling::Never => false,
+            };
+            // A shared subscription is sent no retained messages: they would come to one member.
+            if let (true, Filter::Plain(filter)) = (wanted, one.filter) {
+                wishes.push(Wish::new(session, filter, one.entry.options.qos, id));
+            }
+        }
+        wishes
+    }
+
+    fn subscriber(
+        &self,
+        session: SessionNumber,
+        one: &Granted<'_>,
+        id: Option<SubscriptionId>,
+    ) -> Subscriber {
+        Subscriber {
+            session,
+            lane: self.lane.0,
+            flags: self.flags_of(session),
+            sub: one.number,
+            options: one.entry.options,
+            id,
+        }
+    }
+
+    fn taken(
+        &self,
+        session: SessionNumber,
+        granted: &[Granted<'_>],
+        id: Option<SubscriptionId>,
+    ) -> Vec<Taken> {
+        if self.lanes == 1 {
+            return Vec::new();
+        }
+        let one = |one: &Granted<'_>| Taken {
+            filter: one.text.into(),
+            subscriber: self.subscriber(session, one, id),
+        };
+        granted.iter().map(one).collect()
+    }
+
+    //= MQTT311-2.3.1-7
+    //= MQTT311-3.8.4-2
+    //= MQTT311-3.8.4-5
+    //= MQTT311-3.9.3-1
+    //= MQTT5-2.2.1-6
+    //= MQTT5-3.8.4-2
+    //= MQTT5-3.8.4-6
+    //= MQTT5-3.8.4-7
+    //= MQTT5-3.9.3-1
+    //= MQTT5-3.9.3-2
+    fn sub_ack(&self, conn: ConnId, subscribe: &Subscribe<'_>, codes: &[ReasonCode]) -> Vec<u8> {
+        let mut packet = Vec::new();
+        let Some(link) = self.links.get(conn) else { return packet };
+        let ack = SubAck {
+            packet_id: subscribe.packet_id,
+            properties: Properties::EMPTY,
+            codes: ReasonCodes::new(codes),
+        };
+        if let Err(error) = link.encoder.sub_ack(&ack, &mut packet) {
+            tracing::warn!(client = %link.client, %error, "SUBACK cannot be sent");
+        }
+        packet
+    }
+
+    //= MQTT311-3.10.4-1
+    //= MQTT311-3.10.4-2
+    //= MQTT311-3.10.4-3
+    //= MQTT311-3.10.4-4
+    //= MQTT311-3.10.4-5
+    //= MQTT311-3.10.4-6
+    //= MQTT5-3.10.4-1
+    //= MQTT5-3.10.4-2
+    //= MQTT5-3.10.4-3
+    //= MQTT5-3.10.4-4
+    //= MQTT5-3.10.4-5
+    //= MQTT5-3.10.4-6
+    pub(super) fn unsubscribe(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        unsubscribe: &Unsubscribe<'_>,
+    ) -> Flow {
+        let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };
+        let (version, encoder) = (link.encoder.version, link.encoder);
+        let mut filters = std::mem::take(&mut self.filters);
+        filters.clear();
+        let mut codes = Vec::new();
+        let mut removed: Vec<Filter<'_>> = Vec::new();
+        for (text, filter) in unsubscribe.filters {
+            let in_state = self
+                .state
+                .session(session)
+                .is_some_and(|known| known.subscriptions().get(text).is_some());
+            let exists = self.overlay.has_filter(session, text, in_state);
+            match filter {
+                Ok(filter) if exists && !removed.contains(&filter) => {
+                    filters.push(&text);
+                    removed.push(filter);
+                    codes.push(ReasonCode::Success);
+                }
+                Ok(_) => codes.push(ReasonCode::NoSubscriptionExisted),
+                Err(_) => codes.push(ReasonCode::TopicFilterInvalid),
+            }
+        }
+        let record = UnsubscribeRecord { session, filters: filters.as_list() };
+        let how = How { waits: true, lanes: self.bit(), frees: true };
+        let put = removed.is_empty() || self.put(io, &Record::Unsubscribe(record), logged, how);
+        self.filters = filters;
+        if !put {
+            return self.park(io, conn);
+        }
+        for filter in &removed {
+            self.index.remove(*filter, session);
+            if logged && self.journal.is_log() {
+                let text = filter.to_string();
+                self.overlay.unsubscribed(session, &text, self.journal.handed());
+            }
+        }
+        let mut packet = Vec::new();
+        let codes = if version.is_v5() { &codes[..] } else { &[] };
+        let ack = UnsubAck {
+            packet_id: unsubscribe.packet_id,
+            properties: Properties::EMPTY,
+            codes: ReasonCodes::new(codes),
+        };
+        if let Err(error) = encoder.unsub_ack(&ack, &mut packet) {
+            tracing::warn!(session = session.get(), %error, "UNSUBACK cannot be sent");
+        }
+        let gone: Vec<Box<str>> = removed.iter().map(|f| f.to_string().into()).collect();
+        self.changes.watch(session);
+        let then = Then::Acknowledge { conn, session, packet, wishes: Vec::new() };
+        let note = |change| Note::Unsubscribed { change, session, filters: gone.clone() };
+        self.begin_change(io, note, then);
+        Flow::Next
+    }
+}
+
+const fn granted_code(qos: QoS) -> ReasonCode {
+    match qos {
+        QoS::AtMostOnce => ReasonCode::Success,
+        QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
+        QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
+    }
+}
+
+/// MQTT 3.1.1 knows one failure.
+fn refusal(version: ProtocolVersion, reason: ReasonCode) -> ReasonCode {
+    if version.is_v5() { reason } else { ReasonCode::UnspecifiedError }
+}

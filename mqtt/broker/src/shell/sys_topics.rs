@@ -1,0 +1,66 @@
+//! The `$SYS` topics: one lane renews them, every lane sends them to its subscribers.
+//!
+//! They are messages of no log and of no retained store: what they say is true now or not at all.
+
+use zzq_engine::Publication;
+use zzq_engine::record::Publish as PublishRecord;
+use zzq_types::{Properties, QoS, TopicName};
+use zzq_wal::disk::Disk;
+
+use super::wire::Content;
+use super::{Io, Shell};
+use crate::metrics;
+use crate::sys::{self, Status, StoreStatus};
+
+impl<D: Disk> Shell<D> {
+    /// Renews the values when it is time; only on the first lane.
+    pub(super) fn renew_sys(&mut self, io: &mut Io<'_, D>) {
+        let interval = self.shared.options.sys_interval;
+        if self.lane.0 != 0 || interval.is_zero() || io.now() < self.sys_due || self.stopping {
+            return;
+        }
+        self.sys_due = io.now() + interval;
+        self.publish_counts();
+        let store = self.journal.marks().map(|(durable, appended)| StoreStatus {
+            durable: durable.get(),
+            appended: appended.get(),
+            writable: !self.journal.is_read_only(),
+        });
+        let counts = metrics::total(&self.shared.metrics);
+        let status = Status { uptime: self.shared.started.elapsed(), counts, store };
+        let mut values = Vec::new();
+        sys::topics(&status, &mut |topic, value| values.push((topic.to_owned(), value.to_owned())));
+        for (topic, value) in &values {
+            self.publish_sys(io, topic, value);
+        }
+        self.shared.set_sys(values);
+    }
+
+    fn publish_sys(&mut self, io: &mut Io<'_, D>, topic: &str, value: &str) {
+        let Ok(topic) = TopicName::new(topic) else { return };
+        let qos = QoS::AtMostOnce;
+        let publication = Publication { topic, publisher: None, qos, retain: false };
+        let mut decision = std::mem::take(&mut self.decision);
+        let routed = self.router.route(&mut self.index, publication, &mut decision);
+        if routed.destinations > 0 {
+            let record = PublishRecord {
+                publisher: None,
+                inbound: None,
+                will_of: None,
+                qos,
+                retain: false,
+                decision: decision.as_decision(),
+                topic,
+                properties: Properties::EMPTY,
+                payload: value.as_bytes(),
+            };
+            self.spread(io, &record, &routed);
+        }
+        self.decision = decision;
+    }
+}
+
+/// A value as it is sent.
+pub(super) fn content<'a>(topic: TopicName<'a>, value: &'a str) -> Content<'a> {
+    Content { topic, properties: Properties::EMPTY, payload: value.as_bytes(), expires_ms: None }
+}

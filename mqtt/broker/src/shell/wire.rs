@@ -1,0 +1,265 @@
+//! Messages onto connections: a PUBLISH is encoded once for all receivers of one version, QoS and
+//! RETAIN flag, then copied; a large payload for many is shared.
+//!
+//! Does not know: windows, queues, who may receive.
+
+use bytes::Bytes;
+use zzq_codec::{EncodeError, Encoder, PublishHead, PublishPlace};
+use zzq_engine::SubscriptionIds;
+use zzq_lanes::{ConnId, Handler, LaneIo};
+use zzq_types::{PacketId, Properties, PropertiesBuf, Property, QoS, SubscriptionId, TopicName};
+
+/// From here on a payload for many is shared and not copied.
+const SHARE_MIN: usize = 4096;
+
+/// What a message says, wherever it is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Content<'a> {
+    pub(crate) topic: TopicName<'a>,
+    pub(crate) properties: Properties<'a>,
+    pub(crate) payload: &'a [u8],
+    /// Log time.
+    pub(crate) expires_ms: Option<u64>,
+}
+
+/// How a message goes to one receiver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner<'a> {
+    pub(crate) qos: QoS,
+    pub(crate) retain: bool,
+    pub(crate) dup: bool,
+    /// Above QoS 0.
+    pub(crate) id: Option<PacketId>,
+    pub(crate) ids: Ids<'a>,
+}
+
+/// The subscription identifiers that go along.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ids<'a> {
+    /// As a decision or a queue has them.
+    Of(SubscriptionIds<'a>),
+    /// One by one.
+    List(&'a [SubscriptionId]),
+}
+
+impl Ids<'_> {
+    fn is_empty(self) -> bool {
+        match self {
+            Self::Of(ids) => ids.is_empty(),
+            Self::List(ids) => ids.is_empty(),
+        }
+    }
+
+    fn put(self, out: &mut PropertiesBuf) {
+        let mut put = |id: SubscriptionId| {
+            let pushed = out.push(Property::SubscriptionId(id.get()));
+            assert!(pushed.is_ok(), "an integer is never too long");
+        };
+        match self {
+            Self::Of(ids) => ids.into_iter().for_each(&mut put),
+            Self::List(ids) => ids.iter().copied().for_each(&mut put),
+        }
+    }
+}
+
+/// A message did not go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    /// It exceeds what the receiver takes.
+    TooLarge,
+    /// The connection is absent.
+    Gone,
+}
+
+/// Writes messages; holds the memory for it, and the encoded forms of the current one.
+#[derive(Debug, Default)]
+pub(crate) struct Wire {
+    /// Forms of the current message in use.
+    used: usize,
+    forms: Vec<Form>,
+    shared: Option<Bytes>,
+    properties: PropertiesBuf,
+    extra: PropertiesBuf,
+}
+
+/// One encoding of the current message.
+#[derive(Debug)]
+struct Form {
+    v5: bool,
+    qos: QoS,
+    retain: bool,
+    place: PublishPlace,
+    /// Header, and the payload unless it is shared.
+    bytes: Vec<u8>,
+}
+
+impl Wire {
+    /// Another message follows.
+    pub(crate) fn begin(&mut self) {
+        self.used = 0;
+        self.shared = None;
+    }
+
+    /// Writes the current message to one of many receivers: the same one since
+    /// [`Wire::begin`].
+    pub(crate) fn send_one_of_many<H: Handler>(
+        &mut self,
+        io: &mut LaneIo<'_, H>,
+        conn: ConnId,
+        encoder: Encoder,
+        content: Content<'_>,
+        manner: Manner<'_>,
+        now_ms: u64,
+    ) -> Result<usize, Unsent> {
+        let plain = manner.ids.is_empty() && !manner.dup;
+        if !plain || (content.expires_ms.is_some() && encoder.version.is_v5()) {
+            return self.send(io, conn, encoder, content, manner, now_ms);
+        }
+        let at = self.form(encoder, content, manner)?;
+        let form = &self.forms[at];
+        if form.place.total_len > encoder.limits.max_packet as usize {
+            return Err(Unsent::TooLarge);
+        }
+        let mut output = io.output(conn).ok_or(Unsent::Gone)?;
+        let start = output.len();
+        output.extend_from_slice(&form.bytes);
+        if let Some(id) = manner.id {
+            form.place.set_packet_id(&mut output[start..], id);
+        }
+        drop(output);
+        if let Some(payload) = &self.shared {
+            io.write_ref(conn, payload.clone());
+        }
+        Ok(form.place.total_len)
+    }
+
+    /// The place of the form that fits, made if it is not there yet.
+    fn form(
+        &mut self,
+        encoder: Encoder,
+        content: Content<'_>,
+        manner: Manner<'_>,
+    ) -> Result<usize, Unsent> {
+        let v5 = encoder.version.is_v5();
+        let fits =
+            |form: &Form| (form.v5, form.qos, form.retain) == (v5, manner.qos, manner.retain);
+        if let Some(at) = self.forms[..self.used].iter().position(fits) {
+            return Ok(at);
+        }
+        if self.used == self.forms.len() {
+            let place = PublishPlace { header_len: 0, total_len: 0, packet_id_at: None };
+            let bytes = Vec::new();
+            self.forms.push(Form { v5, qos: manner.qos, retain: manner.retain, place, bytes });
+        }
+        if content.payload.len() >= SHARE_MIN && self.shared.is_none() {
+            self.shared = Some(Bytes::copy_from_slice(content.payload));
+        }
+        let form = &mut self.forms[self.used];
+        (form.v5, form.qos, form.retain) = (v5, manner.qos, manner.retain);
+        form.bytes.clear();
+        let head = PublishHead {
+            dup: false,
+            qos: manner.qos,
+            retain: manner.retain,
+            topic: Some(content.topic),
+            properties: &[content.properties],
+        };
+        // Made for all receivers of this form: what one of them takes is checked for it alone.
+        let anyone = Encoder::new(encoder.version);
+        let place = anyone.publish_header(&head, content.payload.len(), &mut form.bytes);
+        form.place = place.map_err(unsent)?;
+        if self.shared.is_none() {
+            form.bytes.extend_from_slice(content.payload);
+        }
+        self.used += 1;
+        Ok(self.used - 1)
+    }
+
+    /// Writes a message to its only receiver, or to one that gets a form of its own. Returns the
+    /// bytes that were written.
+    //= MQTT5-3.3.4-3
+    //= MQTT5-3.3.4-4
+    pub(crate) fn send<H: Handler>(
+        &mut self,
+        io: &mut LaneIo<'_, H>,
+        conn: ConnId,
+        encoder: Encoder,
+        content: Content<'_>,
+        manner: Manner<'_>,
+        now_ms: u64,
+    ) -> Result<usize, Unsent> {
+        self.extra.clear();
+        manner.ids.put(&mut self.extra);
+        let properties = match content.expires_ms {
+            Some(expires_ms) if encoder.version.is_v5() => {
+                renew_expiry(&mut self.properties, content.properties, expires_ms, now_ms);
+                self.properties.as_properties()
+            }
+            _ => content.properties,
+        };
+        let head = PublishHead {
+            dup: manner.dup,
+            qos: manner.qos,
+            retain: manner.retain,
+            topic: Some(content.topic),
+            properties: &[self.extra.as_properties(), properties],
+        };
+        let mut output = io.output(conn).ok_or(Unsent::Gone)?;
+        let start = output.len();
+        let place =
+            encoder.publish_header(&head, content.payload.len(), &mut output).map_err(unsent)?;
+        if let Some(id) = manner.id {
+            place.set_packet_id(&mut output[start..], id);
+        }
+        output.extend_from_slice(content.payload);
+        Ok(place.total_len)
+    }
+}
+
+/// The publisher's properties with the expiry that is left, in whole seconds begun.
+//= MQTT5-3.3.2-6
+fn renew_expiry(out: &mut PropertiesBuf, from: Properties<'_>, expires_ms: u64, now_ms: u64) {
+    let left = expires_ms.saturating_sub(now_ms).div_ceil(1000);
+    out.clear();
+    for (property, encoded) in from.iter_encoded() {
+        match property {
+            Property::MessageExpiry(_) => {
+                let left = u32::try_from(left).unwrap_or(u32::MAX);
+                let pushed = out.push(Property::MessageExpiry(left));
+                assert!(pushed.is_ok(), "an integer is never too long");
+            }
+            _ => out.push_encoded(encoded),
+        }
+    }
+}
+
+fn unsent(error: EncodeError) -> Unsent {
+    match error {
+        EncodeError::TooLarge { .. } | EncodeError::TooLong(..) => Unsent::TooLarge,
+        // Topic, QoS and version were checked when the message was taken.
+        other => unreachable!("a message that was taken can be sent: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expiry_counts_down_in_seconds_begun_and_the_rest_stays_in_order() {
+        //= MQTT5-3.3.2-6
+        let mut from = PropertiesBuf::new();
+        from.push(Property::ContentType("a")).unwrap();
+        from.push(Property::MessageExpiry(10)).unwrap();
+        from.push(Property::UserProperty("k", "v")).unwrap();
+        let mut out = PropertiesBuf::new();
+        renew_expiry(&mut out, from.as_properties(), 20_000, 13_001);
+        let read: Vec<_> = out.as_properties().iter().collect();
+        let wanted = [
+            Property::ContentType("a"),
+            Property::MessageExpiry(7),
+            Property::UserProperty("k", "v"),
+        ];
+        assert_eq!(read, wanted);
+    }
+}

@@ -1,0 +1,301 @@
+//! Starting: the directory is locked, the log opened, the state folded from it, and the first
+//! record of this start is durable before anybody is served.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+use zzq_engine::record::Start;
+use zzq_engine::{
+    Effect, HashSeed, Index, Record, RecordError, SessionFlags, SessionNumber, Shard, State,
+    Subscriber,
+};
+use zzq_types::{Filter, Lsn};
+use zzq_wal::disk::Disk;
+use zzq_wal::io::{Backend, DirectoryLock, FileDisk, LockError};
+use zzq_wal::{End, Log, LogClock, Options, Recovery, Staging, Status, Wake};
+
+use crate::clock::Clock;
+use crate::options::{BrokerOptions, DiskBackend};
+use crate::shell::HeldWill;
+
+/// Why a broker does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The data directory is another process's.
+    #[error("--data-dir: {source}")]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// Names the process.
+        source: LockError,
+    },
+    /// The operating system does not permit it.
+    #[error("--data-dir {path}: {source}")]
+    NotPermitted {
+        /// The directory.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Durable bytes are missing or changed. Nothing was changed.
+    #[error(
+        "--data-dir {path}: the store is damaged: {reason}. Nothing was changed. Look at it with \
+         zzq_journal, or restore a copy"
+    )]
+    Damaged {
+        /// The directory.
+        path: PathBuf,
+        /// File, offset and reason.
+        reason: String,
+    },
+    /// The store cannot be read or written.
+    #[error("--data-dir {path}: {reason}")]
+    Store {
+        /// The directory.
+        path: PathBuf,
+        /// The step and what went wrong.
+        reason: String,
+    },
+    /// Options contradict one another, or this machine.
+    #[error("{0}")]
+    Config(String),
+    /// Lanes could not be started.
+    #[error("starting lanes: {0}")]
+    Lanes(io::Error),
+}
+
+/// What a broker starts from.
+pub(crate) struct Ground<D: Disk> {
+    pub(crate) states: Vec<State>,
+    /// One full copy for each lane.
+    pub(crate) indexes: Vec<Index>,
+    pub(crate) wills: FxHashMap<Lsn, HeldWill>,
+    pub(crate) first_number: u64,
+    pub(crate) last_ms: u64,
+    pub(crate) log: Option<Opened<D>>,
+}
+
+/// An open log, and what keeps it.
+pub(crate) struct Opened<D: Disk> {
+    pub(crate) log: Log<D>,
+    pub(crate) lock: Option<DirectoryLock>,
+}
+
+/// A broker without a log starts from nothing.
+pub(crate) fn empty<D: Disk>(lanes: u16, seed: HashSeed) -> Ground<D> {
+    let states = shards(lanes);
+    let indexes = states.iter().map(|_| Index::new(seed, CACHE_BYTES)).collect();
+    Ground { states, indexes, wills: FxHashMap::default(), first_number: 1, last_ms: 0, log: None }
+}
+
+/// Bytes of each lane's match cache.
+const CACHE_BYTES: usize = 4 << 20;
+
+fn shards(lanes: u16) -> Vec<State> {
+    let count = u32::from(lanes);
+    (0..count).map(|index| State::new(Shard::new(index, count))).collect()
+}
+
+/// Opens the log of a data directory and folds it.
+pub(crate) fn open_directory(
+    path: &Path,
+    options: &BrokerOptions,
+    lanes: u16,
+    seed: HashSeed,
+    clock: &mut dyn Clock,
+) -> Result<Ground<FileDisk>, StartError> {
+    let denied = |source: io::Error| match source.kind() {
+        io::ErrorKind::PermissionDenied => StartError::NotPermitted { path: path.into(), source },
+        _ => StartError::Store { path: path.into(), reason: source.to_string() },
+    };
+    std::fs::create_dir_all(path).map_err(denied)?;
+    let lock = lock(path).map_err(|source| match source {
+        LockError::Held { .. } => StartError::InUse { path: path.into(), source },
+        LockError::Io { source, .. } => denied(source),
+    })?;
+    let backend = match options.disk {
+        DiskBackend::Auto => Backend::Auto,
+        DiskBackend::Aio => Backend::Aio,
+        DiskBackend::Pwrite => Backend::Pwrite,
+    };
+    let disk = FileDisk::open(path, backend)
+        .map_err(|error| StartError::Store { path: path.into(), reason: error.to_string() })?;
+    tracing::info!(path = %path.display(), disk = disk.choice(), "data directory");
+    let mut log_options = Options::from_os().map_err(denied)?;
+    log_options.segment_size = options.segment_size;
+    let mut ground = open_log(disk, log_options, path, lanes, seed, clock)?;
+    if let Some(opened) = &mut ground.log {
+        opened.lock = Some(lock);
+    }
+    Ok(ground)
+}
+
+/// Locks the directory. A broker that was just killed holds it until the kernel has taken the
+/// process apart, so a holder is given a moment to end.
+fn lock(path: &Path) -> Result<DirectoryLock, LockError> {
+    const WAITS: u32 = 20;
+    for _ in 0..WAITS {
+        match DirectoryLock::acquire(path) {
+            Err(LockError::Held { .. }) => std::thread::sleep(Duration::from_millis(100)),
+            other => return other,
+        }
+    }
+    DirectoryLock::acquire(path)
+}
+
+/// Opens a log on any disk and folds it.
+pub(crate) fn open_log<D: Disk>(
+    disk: D,
+    options: Options,
+    path: &Path,
+    lanes: u16,
+    seed: HashSeed,
+    clock: &mut dyn Clock,
+) -> Result<Ground<D>, StartError> {
+    let mut states = shards(lanes);
+    let mut wills = FxHashMap::default();
+    let reading = clock.read();
+    let mut visit = |found: zzq_wal::RecoveredRecord<'_>| {
+        let record = Record::decode(found.kind, found.body).map_err(boxed)?;
+        let lsn = Lsn::new(found.lsn.get());
+        for state in &mut states {
+            fold(state, lsn, found.time_ms, &record, &mut wills);
+        }
+        Ok(())
+    };
+    let opened = Log::open(disk, options, reading.wall_ms, &mut visit);
+    let (log, recovery) = opened.map_err(|error| start_error(path, &error))?;
+    tell(path, &recovery, &states);
+    let last_ms = recovery.last_time_ms;
+    let first_number = states.iter().map(State::next_session).max().unwrap_or(1);
+    let indexes = states.iter().map(|_| rebuild_index(&states, seed)).collect();
+    let log = Some(Opened { log, lock: None });
+    Ok(Ground { states, indexes, wills, first_number, last_ms, log })
+}
+
+fn fold(
+    state: &mut State,
+    lsn: Lsn,
+    time_ms: u64,
+    record: &Record<'_>,
+    wills: &mut FxHashMap<Lsn, HeldWill>,
+) {
+    let will = match record {
+        Record::Connect(connect) => connect.will,
+        Record::WillSet(set) => set.will,
+        _ => None,
+    };
+    state.apply(lsn, time_ms, record, &mut |effect: Effect<'_>| match effect {
+        Effect::WillHeld { lsn, .. } => {
+            if let Some(will) = &will {
+                wills.insert(lsn, HeldWill::copy(will));
+            }
+        }
+        Effect::Released { lsn } => {
+            wills.remove(&lsn);
+        }
+        _ => {}
+    });
+}
+
+fn boxed(error: RecordError) -> Box<dyn std::error::Error + Send + Sync> {
+    Box::new(error)
+}
+
+fn start_error(path: &Path, error: &zzq_wal::OpenError) -> StartError {
+    use zzq_wal::OpenError as E;
+    let path = path.to_path_buf();
+    match error {
+        E::Damage(_) | E::Refused { .. } => StartError::Damaged { path, reason: error.to_string() },
+        E::Options(_) | E::Version { .. } => {
+            StartError::Config(format!("--data-dir {}: {error}", path.display()))
+        }
+        E::Disk { .. } => StartError::Store { path, reason: error.to_string() },
+    }
+}
+
+/// One line about what recovery found.
+fn tell(path: &Path, recovery: &Recovery, states: &[State]) {
+    let sessions: usize = states.iter().map(State::session_count).sum();
+    let retained: usize = states.iter().map(|state| state.retained().len()).sum();
+    tracing::info!(
+        path = %path.display(),
+        segments = recovery.segments.len(),
+        records = recovery.segments.iter().map(|segment| segment.records).sum::<u64>(),
+        last = recovery.last_lsn.get(),
+        torn = recovery.segments.iter().filter(|segment| !matches!(segment.end, End::Clean { .. })).count(),
+        sessions,
+        retained,
+        "recovered"
+    );
+}
+
+/// Routing is complete before the first listener is open.
+fn rebuild_index(states: &[State], seed: HashSeed) -> Index {
+    let mut index = Index::new(seed, CACHE_BYTES);
+    for (lane, state) in (0_u16..).zip(states) {
+        for session in state.sessions().filter(|session| !session.is_volatile()) {
+            for (text, sub) in session.subscriptions().iter() {
+                let Ok(filter) = Filter::new(text) else { continue };
+                let subscriber = Subscriber {
+                    session: session.number(),
+                    lane,
+                    flags: SessionFlags::PERSISTENT,
+                    sub: sub.number,
+                    options: sub.options,
+                    id: sub.id,
+                };
+                index.insert(filter, subscriber);
+            }
+        }
+    }
+    index
+}
+
+/// The first record of a start: durable before the first listener is open. It is applied by the
+/// lanes, whose tails were made before.
+pub(crate) fn begin<D: Disk>(
+    log: &Log<D>,
+    producer: &mut zzq_wal::Producer<D>,
+    lanes: u16,
+    log_clock: &mut LogClock,
+    clock: &mut dyn Clock,
+    wait: &mut dyn FnMut(),
+) -> Result<(), String> {
+    let record = Record::Start(Start { jump: true });
+    let lanes = u64::MAX >> (64 - u32::from(lanes));
+    let staging = Staging { kind: record.kind(), waits: true, lanes, reserved: true };
+    let handed = producer
+        .stage(&staging, |out| record.encode_body(out))
+        .map_err(|error| error.to_string())?;
+    loop {
+        let reading = clock.read();
+        producer.drive(log_clock.now(reading.boot_ms, reading.wall_ms));
+        if producer.durable() >= handed {
+            return Ok(());
+        }
+        if let Status::ReadOnly(fault) = log.status() {
+            return Err(fault);
+        }
+        if !producer.wants(handed) {
+            wait();
+        }
+    }
+}
+
+/// Session numbers are dealt out to lanes in turn.
+pub(crate) fn first_number_of(lane: u16, first: u64) -> SessionNumber {
+    SessionNumber::new(first + u64::from(lane)).unwrap_or(SessionNumber::FIRST)
+}
+
+/// Wakes a lane for the log.
+pub(crate) struct LaneWake(pub(crate) zzq_lanes::LaneWaker);
+
+impl Wake for LaneWake {
+    fn wake(&self) {
+        self.0.wake();
+    }
+}
