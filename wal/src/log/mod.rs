@@ -144,11 +144,6 @@ impl<D: Disk> Log<D> {
         self.shared.lead(Leader { producer: None, notify }, now_ms, true)
     }
 
-    /// Whether it takes no records any more; [`status`](Self::status) says why.
-    pub fn is_read_only(&self) -> bool {
-        self.shared.is_read_only()
-    }
-
     /// All that was handed over is durable, or never will be.
     pub fn is_settled(&self) -> bool {
         self.shared.is_read_only() || self.shared.with_core(|core| core.is_settled())
