@@ -23,7 +23,7 @@
 
 #![forbid(unsafe_code)]
 
-mod broker;
+mod api;
 pub mod clock;
 mod exit;
 mod fetch;
@@ -35,7 +35,7 @@ mod start;
 mod sys;
 pub mod units;
 
-pub use broker::Broker;
+pub use api::Broker;
 pub use exit::{EXIT_STATUS_HELP, ExitStatus};
 pub use metrics::Counts;
 pub use options::{BrokerOptions, DeliverPolicy, DiskBackend, Limits, LogPolicy};

@@ -15,7 +15,7 @@ use zzq_engine::{
 use zzq_types::{Filter, Lsn};
 use zzq_wal::disk::Disk;
 use zzq_wal::io::{Backend, DirectoryLock, FileDisk, LockError};
-use zzq_wal::{End, Log, LogClock, Options, Recovery, Staging, Status, Wake};
+use zzq_wal::{End, Log, LogClock, Options, Recovery, SegmentReport, Staging, Status, Wake};
 
 use crate::clock::Clock;
 use crate::options::{BrokerOptions, DiskBackend};
@@ -221,12 +221,13 @@ fn start_error(path: &Path, error: &zzq_wal::OpenError) -> StartError {
 fn tell(path: &Path, recovery: &Recovery, states: &[State]) {
     let sessions: usize = states.iter().map(State::session_count).sum();
     let retained: usize = states.iter().map(|state| state.retained().len()).sum();
+    let is_torn = |segment: &&SegmentReport| !matches!(segment.end, End::Clean { .. });
     tracing::info!(
         path = %path.display(),
         segments = recovery.segments.len(),
         records = recovery.segments.iter().map(|segment| segment.records).sum::<u64>(),
         last = recovery.last_lsn.get(),
-        torn = recovery.segments.iter().filter(|segment| !matches!(segment.end, End::Clean { .. })).count(),
+        torn = recovery.segments.iter().filter(is_torn).count(),
         sessions,
         retained,
         "recovered"

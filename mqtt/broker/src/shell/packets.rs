@@ -139,7 +139,8 @@ impl<D: Disk> Shell<D> {
     ) {
         let Some(link) = self.links.get(conn) else { return };
         if link.phase != Phase::Leaving {
-            tracing::info!(peer = %link.peer, client = %link.client, %reason, why, "connection closed");
+            let (peer, client) = (link.peer, &link.client);
+            tracing::info!(%peer, %client, %reason, why, "connection closed");
         }
         if link.phase == Phase::Up && link.encoder.version.is_v5() {
             let encoder = link.encoder;

@@ -1,5 +1,7 @@
 //! The `zzq_broker` command: flags, log lines, signals, exit statuses.
 
+#![forbid(unsafe_code)]
+
 mod args;
 
 use std::io::{self, Write};
