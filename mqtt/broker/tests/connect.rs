@@ -1,0 +1,643 @@
+//! CONNECT: what is accepted, what is refused and how, and the state that a connection begins with.
+
+mod support;
+
+use Version::{V3, V4, V5};
+use support::{Accepted, Client, Connect, Publish, Random, Version, hex, in_both_modes, packet};
+use support::{Broker, text};
+
+/// The broker refuses these bytes as the first packet of a connection.
+fn refuses(broker: &Broker, version: Version, digits: &str) {
+    let mut client = Client::open(broker, version);
+    client.send_hex(digits);
+    client.expect_refusal();
+}
+
+/// The broker closes upon these bytes as the first packet, without a CONNACK.
+fn closes(broker: &Broker, digits: &str) {
+    let mut client = Client::open(broker, V4);
+    client.send_hex(digits);
+    client.expect_close();
+}
+
+#[test]
+fn a_clean_connect_is_answered_in_each_version() {
+    //= MQTT311-3.1.4-4, MQTT311-3.2.0-1, MQTT311-3.2.2-1, MQTT5-3.1.4-5, MQTT5-3.2.0-1
+    //= MQTT5-3.2.2-1, MQTT5-3.2.2-2
+    in_both_modes(|broker| {
+        let mut old = Client::open(broker, V3);
+        old.send_hex("10 0F 00 06 4D 51 49 73 64 70 03 02 00 3C 00 01 61");
+        old.expect_hex("20 02 00 00");
+        let mut four = Client::open(broker, V4);
+        four.send_hex("10 0D 00 04 4D 51 54 54 04 02 00 3C 00 01 62");
+        four.expect_hex("20 02 00 00");
+        let mut five = Client::open(broker, V5);
+        five.send_hex("10 0E 00 04 4D 51 54 54 05 02 00 3C 00 00 01 63");
+        let accepted = Accepted::decode(&five.expect_packet(), V5);
+        assert!(!accepted.session_present);
+        old.ping();
+        four.ping();
+        five.ping();
+    });
+}
+
+#[test]
+fn a_connect_may_arrive_byte_by_byte() {
+    //= MQTT5-4.2.0-1, MQTT311-7.1.1-1
+    in_both_modes(|broker| {
+        let mut client = Client::open(broker, V5);
+        for byte in Connect::new(V5, "slow").encode() {
+            client.send(&[byte]);
+        }
+        Accepted::decode(&client.expect_packet(), V5);
+    });
+}
+
+#[test]
+fn what_follows_a_connect_at_once_is_handled_behind_it() {
+    //= MQTT5-3.2.0-1, MQTT311-3.2.0-1
+    in_both_modes(|broker| {
+        let mut client = Client::open(broker, V4);
+        let mut all = Connect::new(V4, "eager").encode();
+        all.extend(hex("82 06 00 01 00 01 74 01"));
+        all.extend(Publish::new("t", "first").qos(1, 2).encode(V4));
+        client.send(&all);
+        client.expect_hex("20 02 00 00");
+        assert_eq!(client.expect_codes(0x90, 1), [1]);
+        client.expect_ack(0x40, 2);
+        client.expect("t", "first");
+    });
+}
+
+#[test]
+fn client_ids_of_letters_and_digits_are_accepted() {
+    //= MQTT311-3.1.3-5, MQTT5-3.1.3-5
+    in_both_modes(|broker| {
+        for id in ["0123456789ABCDEFGHIJKLM", "NOPQRSTUVWXYZabcdefghij", "klmnopqrstuvwxyz", "7"] {
+            for version in [V3, V4, V5] {
+                Client::connect(broker, version, id).ping();
+            }
+        }
+    });
+}
+
+#[test]
+fn long_client_ids_are_refused_by_the_old_version_alone() {
+    in_both_modes(|broker| {
+        let id = "0123456789ABCDEFGHIJKLMN";
+        let mut old = Client::open(broker, V3);
+        old.send(&Connect::new(V3, id).encode());
+        old.expect_hex("20 02 00 02");
+        old.expect_close();
+        Client::connect(broker, V4, id).ping();
+        Client::connect(broker, V5, &"x".repeat(1000)).ping();
+    });
+}
+
+#[test]
+fn the_old_version_needs_a_client_id() {
+    in_both_modes(|broker| {
+        let mut old = Client::open(broker, V3);
+        old.send(&Connect::new(V3, "").encode());
+        old.expect_hex("20 02 00 02");
+        old.expect_close();
+    });
+}
+
+#[test]
+fn client_ids_that_are_no_text_are_refused() {
+    //= B01, B03, MQTT311-1.5.3-1, MQTT311-1.5.3-2, MQTT5-1.5.4-1, MQTT5-1.5.4-2
+    in_both_modes(|broker| {
+        closes(broker, "10 0F 00 04 4D 51 54 54 04 02 00 3C 00 03 61 00 62");
+        closes(broker, "10 0E 00 04 4D 51 54 54 04 02 00 3C 00 02 FF FE");
+        closes(broker, "10 0F 00 04 4D 51 54 54 04 02 00 3C 00 03 ED A0 80");
+        closes(broker, "10 0E 00 04 4D 51 54 54 04 02 00 3C 00 02 C0 80");
+        refuses(broker, V5, "10 10 00 04 4D 51 54 54 05 02 00 3C 00 00 03 61 00 62");
+        refuses(broker, V5, "10 0F 00 04 4D 51 54 54 05 02 00 3C 00 00 02 FF FE");
+        refuses(broker, V5, "10 10 00 04 4D 51 54 54 05 02 00 3C 00 00 03 ED A0 80");
+    });
+}
+
+#[test]
+fn an_empty_client_id_needs_a_clean_session() {
+    //= B04, MQTT311-3.1.3-8, MQTT311-3.1.3-9, MQTT311-3.2.2-4, MQTT311-3.2.2-5
+    in_both_modes(|broker| {
+        let mut client = Client::open(broker, V4);
+        client.send_hex("10 0C 00 04 4D 51 54 54 04 00 00 3C 00 00");
+        client.expect_hex("20 02 00 02");
+        client.expect_close();
+    });
+}
+
+#[test]
+fn an_empty_user_name_is_a_user_name() {
+    //= B06
+    in_both_modes(|broker| {
+        let mut client = Client::open(broker, V4);
+        client.send_hex("10 12 00 04 4D 51 54 54 04 C2 00 3C 00 01 61 00 00 00 01 70");
+        client.expect_hex("20 02 00 00");
+    });
+}
+
+#[test]
+fn a_user_name_that_is_announced_and_missing_is_refused() {
+    //= B06, MQTT311-3.1.4-1, MQTT5-3.1.4-1
+    in_both_modes(|broker| {
+        closes(broker, "10 0D 00 04 4D 51 54 54 04 82 00 3C 00 01 61");
+        refuses(broker, V5, "10 0E 00 04 4D 51 54 54 05 82 00 3C 00 00 01 61");
+    });
+}
+
+#[test]
+fn a_password_needs_a_user_name_before_version_5() {
+    //= MQTT311-3.1.4-1
+    in_both_modes(|broker| {
+        closes(broker, "10 10 00 04 4D 51 54 54 04 42 00 3C 00 01 61 00 01 70");
+        let mut five = Client::open(broker, V5);
+        five.send_hex("10 11 00 04 4D 51 54 54 05 42 00 3C 00 00 01 61 00 01 70");
+        Accepted::decode(&five.expect_packet(), V5);
+    });
+}
+
+#[test]
+fn clients_without_ids_do_not_share_one() {
+    //= B08, MQTT5-3.1.3-6, MQTT5-3.1.3-7, MQTT5-3.2.2-16, MQTT311-3.1.3-6
+    in_both_modes(|broker| {
+        let mut assigned = Vec::new();
+        let mut clients = Vec::new();
+        for _ in 0..2 {
+            let mut client = Client::open(broker, V5);
+            client.send_hex("10 0D 00 04 4D 51 54 54 05 02 00 3C 00 00 00");
+            let accepted = Accepted::decode(&client.expect_packet(), V5);
+            let ids = accepted.all(0x12);
+            assert_eq!(ids.len(), 1, "one assigned identifier");
+            assert!(!ids[0].is_empty());
+            assigned.push(ids[0].to_vec());
+            clients.push(client);
+        }
+        assert_ne!(assigned[0], assigned[1]);
+        clients.push(Client::connect(broker, V4, ""));
+        clients.push(Client::connect(broker, V4, ""));
+        clients.iter_mut().for_each(Client::ping);
+    });
+}
+
+#[test]
+fn an_assigned_id_names_the_session_from_then_on() {
+    //= MQTT5-3.1.3-7, MQTT5-3.1.3-2
+    in_both_modes(|broker| {
+        let (client, accepted) = Connect::new(V5, "").properties("11 00 00 0E 10").open(broker);
+        let id = String::from_utf8(accepted.all(0x12)[0].to_vec()).unwrap();
+        client.disconnect();
+        let (_again, accepted) = Connect::persistent(V5, &id).open(broker);
+        assert!(accepted.session_present);
+        assert!(accepted.all(0x12).is_empty(), "an id that the client sent is not assigned");
+    });
+}
+
+#[test]
+fn a_second_connect_is_a_protocol_error() {
+    //= MQTT5-3.1.0-2, MQTT311-3.1.0-2, MQTT5-3.2.0-2, MQTT5-4.13.1-1
+    in_both_modes(|broker| {
+        for version in [V3, V4, V5] {
+            let mut client = Client::connect(broker, version, "a");
+            client.send(&Connect::new(version, "a").encode());
+            client.expect_end(&[0x82]);
+        }
+    });
+}
+
+#[test]
+fn nothing_but_connect_may_come_first() {
+    //= MQTT5-3.14.0-1
+    in_both_modes(|broker| {
+        for first in [
+            "C0 00",
+            "E0 00",
+            "30 03 00 01 74",
+            "32 05 00 01 74 00 01",
+            "82 06 00 01 00 01 74 00",
+            "20 02 00 00",
+            "F0 00",
+        ] {
+            closes(broker, first);
+        }
+    });
+}
+
+#[test]
+fn other_protocol_names_are_refused() {
+    //= MQTT5-3.1.2-1, MQTT311-3.1.2-1
+    in_both_modes(|broker| {
+        refuses(broker, V4, "10 0D 00 04 4D 51 54 58 04 02 00 3C 00 01 61");
+        refuses(broker, V4, "10 0D 00 04 6D 71 74 74 04 02 00 3C 00 01 61");
+        refuses(broker, V4, "10 09 00 00 04 02 00 3C 00 01 61");
+        refuses(broker, V4, "10 0F 00 06 4D 51 49 73 64 70 04 02 00 3C 00 01 61");
+        refuses(broker, V4, "10 0D 00 04 4D 51 54 54 03 02 00 3C 00 01 61");
+    });
+}
+
+#[test]
+fn other_protocol_levels_are_refused() {
+    //= MQTT5-3.1.2-2, MQTT311-3.1.2-2
+    in_both_modes(|broker| {
+        for level in ["00", "02", "06", "FF"] {
+            let digits = format!("10 0D 00 04 4D 51 54 54 {level} 02 00 3C 00 01 61");
+            refuses(broker, V4, &digits);
+        }
+    });
+}
+
+#[test]
+fn the_reserved_connect_flag_is_checked() {
+    //= MQTT5-3.1.2-3, MQTT311-3.1.2-3
+    in_both_modes(|broker| {
+        closes(broker, "10 0D 00 04 4D 51 54 54 04 03 00 3C 00 01 61");
+        refuses(broker, V5, "10 0E 00 04 4D 51 54 54 05 03 00 3C 00 00 01 61");
+    });
+}
+
+#[test]
+fn flags_in_the_fixed_header_of_connect_are_checked() {
+    //= MQTT311-2.2.2-1, MQTT311-2.2.2-2, MQTT5-2.1.3-1
+    in_both_modes(|broker| {
+        refuses(broker, V4, "11 0D 00 04 4D 51 54 54 04 02 00 3C 00 01 61");
+        refuses(broker, V5, "18 0E 00 04 4D 51 54 54 05 02 00 3C 00 00 01 61");
+    });
+}
+
+#[test]
+fn will_flags_without_a_will_are_refused() {
+    in_both_modes(|broker| {
+        for flags in ["0A", "12", "22", "3A"] {
+            closes(broker, &format!("10 0D 00 04 4D 51 54 54 04 {flags} 00 3C 00 01 61"));
+            let five = format!("10 0E 00 04 4D 51 54 54 05 {flags} 00 3C 00 00 01 61");
+            refuses(broker, V5, &five);
+        }
+    });
+}
+
+#[test]
+fn a_will_of_qos_3_is_refused() {
+    in_both_modes(|broker| {
+        closes(broker, "10 13 00 04 4D 51 54 54 04 1E 00 3C 00 01 61 00 01 74 00 01 77");
+        refuses(broker, V5, "10 15 00 04 4D 51 54 54 05 1E 00 3C 00 00 01 61 00 00 01 74 00 01 77");
+    });
+}
+
+#[test]
+fn a_will_topic_with_wildcards_is_refused() {
+    //= MQTT5-4.7.0-1, MQTT311-4.7.1-1
+    in_both_modes(|broker| {
+        refuses(broker, V4, "10 13 00 04 4D 51 54 54 04 06 00 3C 00 01 61 00 01 23 00 01 77");
+        refuses(broker, V5, "10 15 00 04 4D 51 54 54 05 06 00 3C 00 00 01 61 00 00 01 2B 00 01 77");
+    });
+}
+
+#[test]
+fn a_connect_with_bytes_left_over_is_refused() {
+    //= MQTT311-3.1.4-1, MQTT5-3.1.4-1
+    in_both_modes(|broker| {
+        closes(broker, "10 0E 00 04 4D 51 54 54 04 02 00 3C 00 01 61 00");
+        refuses(broker, V5, "10 0F 00 04 4D 51 54 54 05 02 00 3C 00 00 01 61 00");
+    });
+}
+
+#[test]
+fn nothing_is_processed_behind_a_refused_connect() {
+    //= MQTT5-3.1.4-6, MQTT311-3.1.4-5, MQTT5-3.2.2-6, MQTT5-3.2.2-7
+    in_both_modes(|broker| {
+        let mut watcher = Client::connect(broker, V4, "watcher");
+        watcher.subscribe("t", 0);
+        let mut refused = Client::open(broker, V4);
+        let mut all = hex("10 0C 00 04 4D 51 54 54 04 00 00 3C 00 00");
+        all.extend(Publish::new("t", "refused").encode(V4));
+        refused.send(&all);
+        refused.expect_hex("20 02 00 02");
+        refused.expect_close();
+        Client::connect(broker, V4, "other").say("t", "accepted", 0);
+        watcher.expect("t", "accepted");
+    });
+}
+
+#[test]
+fn session_present_tells_whether_there_was_a_session() {
+    //= MQTT5-3.1.2-4, MQTT5-3.1.2-5, MQTT5-3.1.2-6, MQTT5-3.1.4-4, MQTT5-3.2.2-2, MQTT5-3.2.2-3
+    //= MQTT311-3.1.2-4, MQTT311-3.1.2-6, MQTT311-3.1.4-3, MQTT311-3.2.2-1, MQTT311-3.2.2-2
+    //= MQTT311-3.2.2-3, MQTT311-4.1.0-1, MQTT5-3.1.2-23, MQTT5-4.1.0-1
+    in_both_modes(|broker| {
+        for (version, id) in [(V4, "four"), (V5, "five")] {
+            let persistent = Connect::persistent(version, id);
+            let open = |connect: &Connect| {
+                let (client, accepted) = connect.open(broker);
+                client.disconnect();
+                accepted.session_present
+            };
+            assert!(!open(&persistent), "nothing there");
+            assert!(open(&persistent), "left behind");
+            assert!(open(&persistent), "and still there");
+            assert!(!open(&Connect::new(version, id)), "thrown away");
+            assert!(!open(&persistent), "a clean session leaves nothing");
+        }
+    });
+}
+
+#[test]
+fn the_first_version_has_no_session_present() {
+    in_both_modes(|broker| {
+        for _ in 0..2 {
+            let mut client = Client::open(broker, V3);
+            client.send(&Connect::persistent(V3, "three").encode());
+            client.expect_hex("20 02 00 00");
+            client.disconnect();
+        }
+    });
+}
+
+#[test]
+fn sessions_of_other_versions_are_gone_on_with() {
+    //= MQTT5-3.1.3-2, MQTT311-3.1.3-2
+    in_both_modes(|broker| {
+        let (mut client, _) = Connect::persistent(V4, "a").open(broker);
+        client.subscribe("t", 1);
+        client.disconnect();
+        let (mut client, accepted) = Connect::persistent(V5, "a").open(broker);
+        assert!(accepted.session_present);
+        client.say("t", "to myself", 1);
+        client.expect("t", "to myself");
+    });
+}
+
+#[test]
+fn a_session_without_expiry_ends_with_its_connection() {
+    //= MQTT5-4.1.0-2
+    in_both_modes(|broker| {
+        let (client, _) = Connect::new(V5, "a").resume().open(broker);
+        client.disconnect();
+        assert!(!Connect::new(V5, "a").resume().open(broker).1.session_present);
+    });
+}
+
+#[test]
+fn a_session_ends_when_its_expiry_has_passed() {
+    //= MQTT5-4.1.0-2
+    in_both_modes(|broker| {
+        let (client, _) = Connect::new(V5, "a").properties("11 00 00 00 01").open(broker);
+        client.disconnect();
+        std::thread::sleep(std::time::Duration::from_millis(2500));
+        assert!(!Connect::persistent(V5, "a").open(broker).1.session_present);
+    });
+}
+
+#[test]
+fn disconnect_may_shorten_the_expiry() {
+    //= MQTT5-4.1.0-2
+    in_both_modes(|broker| {
+        let (mut client, _) = Connect::persistent(V5, "a").open(broker);
+        client.send_hex("E0 07 00 05 11 00 00 00 00");
+        client.finish();
+        assert!(!Connect::persistent(V5, "a").open(broker).1.session_present);
+    });
+}
+
+#[test]
+fn disconnect_may_not_give_an_expiry_to_a_session_without_one() {
+    in_both_modes(|broker| {
+        let mut client = Client::connect(broker, V5, "a");
+        client.send_hex("E0 07 00 05 11 00 00 00 0A");
+        client.expect_end(&[0x82]);
+    });
+}
+
+#[test]
+fn connect_properties_with_forbidden_values_are_refused() {
+    //= MQTT5-3.1.4-1, MQTT5-4.13.1-1, MQTT5-4.13.2-1, MQTT5-3.2.2-8
+    in_both_modes(|broker| {
+        for (properties, codes) in [
+            ("21 00 00", [0x82, 0x82]),
+            ("27 00 00 00 00", [0x82, 0x82]),
+            ("17 02", [0x82, 0x82]),
+            ("19 02", [0x82, 0x82]),
+            ("21 00 01 21 00 01", [0x82, 0x82]),
+            ("11 00 00 00 01 11 00 00 00 01", [0x82, 0x82]),
+            ("16 00 01 61", [0x82, 0x82]),
+            ("01 00", [0x81, 0x82]),
+            ("7F 00", [0x81, 0x81]),
+            ("26 00 01 61", [0x81, 0x81]),
+        ] {
+            let mut client = Client::open(broker, V5);
+            client.send(&Connect::new(V5, "a").properties(properties).encode());
+            match client.receive(support::PATIENCE) {
+                support::Received::Closed => continue,
+                support::Received::Packet(packet) => {
+                    assert_eq!((packet[0], packet[2]), (0x20, 0), "{properties}");
+                    assert!(codes.contains(&packet[3]), "{properties}: {:02X}", packet[3]);
+                }
+                support::Received::Nothing => panic!("no answer to {properties}"),
+            }
+            client.expect_close();
+        }
+    });
+}
+
+#[test]
+fn unknown_ways_to_authenticate_are_refused() {
+    //= MQTT5-4.12.0-1, MQTT5-3.1.4-2, MQTT5-4.12.0-4
+    in_both_modes(|broker| {
+        let mut client = Client::open(broker, V5);
+        client.send(&Connect::new(V5, "a").properties("15 00 01 58").encode());
+        let answer = client.expect_packet();
+        assert_eq!((answer[0], answer[2]), (0x20, 0));
+        assert!([0x8C, 0x87].contains(&answer[3]), "{:02X}", answer[3]);
+        client.expect_close();
+    });
+}
+
+#[test]
+fn auth_without_a_method_is_a_protocol_error() {
+    //= MQTT5-4.12.0-6, MQTT5-3.15.1-1, MQTT5-2.1.3-1
+    in_both_modes(|broker| {
+        for (digits, codes) in [
+            ("F0 00", &[0x82][..]),
+            ("F0 02 18 00", &[0x82]),
+            ("F0 08 19 06 15 00 03 61 62 63", &[0x81, 0x82]),
+            ("F1 00", &[0x81, 0x82]),
+        ] {
+            let mut client = Client::connect(broker, V5, "a");
+            client.send_hex(digits);
+            client.expect_end(codes);
+        }
+    });
+}
+
+#[test]
+fn packets_that_only_servers_send_end_the_connection() {
+    //= MQTT5-4.13.1-1, MQTT311-4.8.0-1
+    in_both_modes(|broker| {
+        for digits in ["20 02 00 00", "90 03 00 01 00", "B0 02 00 01", "D0 00", "00 00"] {
+            let mut four = Client::connect(broker, V4, "a");
+            four.send_hex(digits);
+            four.expect_end(&[]);
+            let mut five = Client::connect(broker, V5, "b");
+            five.send_hex(digits);
+            five.expect_end(&[0x81, 0x82]);
+        }
+        let mut four = Client::connect(broker, V4, "a");
+        four.send_hex("F0 00");
+        four.expect_end(&[]);
+    });
+}
+
+#[test]
+fn reserved_flags_of_other_packets_are_checked() {
+    //= MQTT5-2.1.3-1, MQTT5-3.6.1-1, MQTT5-3.8.1-1, MQTT5-3.10.1-1, MQTT5-3.14.1-1
+    //= MQTT311-2.2.2-1, MQTT311-2.2.2-2, MQTT311-3.6.1-1, MQTT311-3.8.1-1, MQTT311-3.10.1-1
+    //= MQTT311-3.14.1-1
+    in_both_modes(|broker| {
+        let cases = [
+            ("E1 00", "E1 00"),
+            ("C8 00", "C8 00"),
+            ("60 02 00 01", "60 02 00 01"),
+            ("6A 02 00 01", "6A 02 00 01"),
+            ("41 02 00 01", "41 02 00 01"),
+            ("52 02 00 01", "52 02 00 01"),
+            ("71 02 00 01", "71 02 00 01"),
+            ("80 06 00 01 00 01 74 00", "80 07 00 01 00 00 01 74 00"),
+            ("A0 05 00 01 00 01 74", "A0 06 00 01 00 00 01 74"),
+        ];
+        for (four, five) in cases {
+            let mut client = Client::connect(broker, V4, "a");
+            client.send_hex(four);
+            client.expect_end(&[]);
+            let mut client = Client::connect(broker, V5, "b");
+            client.send_hex(five);
+            client.expect_end(&[0x81]);
+        }
+    });
+}
+
+#[test]
+fn the_first_version_may_set_dup_where_later_ones_may_not() {
+    in_both_modes(|broker| {
+        let mut old = Client::connect(broker, V3, "old");
+        old.send_hex("8A 06 00 01 00 01 74 01");
+        old.expect_hex("90 03 00 01 01");
+        old.send_hex("AA 05 00 02 00 01 74");
+        old.expect_hex("B0 02 00 02");
+        old.send_hex("34 06 00 01 74 00 03 78");
+        old.expect_hex("50 02 00 03");
+        old.send_hex("6A 02 00 03");
+        old.expect_hex("70 02 00 03");
+    });
+}
+
+#[test]
+fn pingreq_is_answered() {
+    //= MQTT5-3.12.4-1, MQTT311-3.12.4-1
+    in_both_modes(|broker| {
+        for version in [V3, V4, V5] {
+            let mut client = Client::connect(broker, version, "a");
+            client.send_hex("C0 00 C0 00 C0 00");
+            for _ in 0..3 {
+                client.expect_hex("D0 00");
+            }
+        }
+    });
+}
+
+#[test]
+fn disconnect_ends_the_connection_and_what_follows_is_not_read() {
+    //= MQTT5-3.14.4-2
+    in_both_modes(|broker| {
+        let mut watcher = Client::connect(broker, V5, "watcher");
+        watcher.subscribe("t", 0);
+        for (version, id) in [(V4, "a"), (V5, "b")] {
+            let mut client = Client::connect(broker, version, id);
+            let mut all = hex("E0 00");
+            all.extend(Publish::new("t", "after").encode(version));
+            client.send(&all);
+            client.expect_close();
+        }
+        watcher.say("t", "marker", 0);
+        watcher.expect("t", "marker");
+    });
+}
+
+#[test]
+fn disconnect_codes_are_checked() {
+    //= MQTT5-3.14.2-1, MQTT5-3.14.2-2
+    in_both_modes(|broker| {
+        for code in ["00", "04", "80", "83", "99"] {
+            let mut client = Client::connect(broker, V5, "a");
+            client.send_hex(&format!("E0 01 {code}"));
+            client.expect_close();
+        }
+        for code in ["01", "05", "8E", "9C", "FF"] {
+            let mut client = Client::connect(broker, V5, "a");
+            client.send_hex(&format!("E0 01 {code}"));
+            client.expect_end(&[0x81, 0x82]);
+        }
+    });
+}
+
+#[test]
+fn the_answer_to_connect_holds_what_was_asked_for_alone() {
+    //= MQTT5-3.1.2-28, MQTT5-3.2.2-22, MQTT5-4.12.0-6, MQTT5-3.2.2-8
+    in_both_modes(|broker| {
+        let (_client, accepted) = Connect::new(V5, "a").open(broker);
+        for (id, what) in [
+            (0x12, "an assigned identifier"),
+            (0x13, "a keep alive of the server's"),
+            (0x15, "an authentication method"),
+            (0x16, "authentication data"),
+            (0x1A, "response information"),
+            (0x1C, "a server reference"),
+            (0x24, "a maximum QoS: all are served"),
+        ] {
+            assert!(accepted.all(id).is_empty(), "{what}");
+        }
+        for id in [0x25, 0x28, 0x29, 0x2A] {
+            assert!(accepted.all(id).iter().all(|value| value == &[1]), "{id:02X} is served");
+        }
+    });
+}
+
+#[test]
+fn many_clients_at_once_each_get_their_own_answer() {
+    //= MQTT5-4.5.0-1
+    in_both_modes(|broker| {
+        let mut random = Random::new(7);
+        let mut clients: Vec<Client> = (0..100)
+            .map(|n| Client::connect(broker, if n % 2 == 0 { V4 } else { V5 }, &format!("c{n}")))
+            .collect();
+        for (n, client) in clients.iter_mut().enumerate() {
+            client.subscribe(&format!("to/{n}"), 1);
+        }
+        for _ in 0..200 {
+            let from = usize::try_from(random.below(100)).unwrap();
+            let to = usize::try_from(random.below(100)).unwrap();
+            let payload = format!("from {from}");
+            clients[from].say(&format!("to/{to}"), &payload, 1);
+            clients[to].expect(&format!("to/{to}"), &payload);
+        }
+        clients.iter_mut().for_each(Client::ping_without_messages);
+    });
+}
+
+#[test]
+fn a_connect_of_the_largest_strings_is_accepted() {
+    //= MQTT5-4.7.3-3, MQTT311-4.7.3-3
+    in_both_modes(|broker| {
+        let mut body = text("MQTT");
+        body.extend([5, 0xC6, 0, 60, 0]);
+        body.extend(text("a"));
+        body.push(0);
+        body.extend(text(&"t".repeat(65_535)));
+        for _ in 0..3 {
+            body.extend(text(&"u".repeat(65_535)));
+        }
+        let mut client = Client::open(broker, V5);
+        client.send(&packet(0x10, &body));
+        Accepted::decode(&client.expect_packet(), V5);
+    });
+}

@@ -1,0 +1,103 @@
+//! Keep alive: how long a silent client is kept. These tests take the seconds they are about.
+
+mod support;
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use Version::{V3, V4, V5};
+use support::{Client, Connect, Publish, Received, Version, in_both_modes};
+
+/// Nothing is said and nothing comes for this long.
+#[track_caller]
+fn stays_open(client: &mut Client, time: Duration) {
+    let received = client.receive(time);
+    assert!(matches!(received, Received::Nothing), "expected silence: {received:?}");
+}
+
+fn closes_when_silent(version: Version) {
+    in_both_modes(|broker| {
+        let (mut client, _) = Connect::new(version, "a").keep_alive(2).open(broker);
+        let start = Instant::now();
+        // MQTT 5 may be told first.
+        if let Received::Packet(packet) = client.receive(Duration::from_secs(10)) {
+            assert!(version == V5 && packet[0] == 0xE0 && packet[2] == 0x8D, "{packet:02X?}");
+            client.expect_close();
+        }
+        // A busy machine only makes it later.
+        let silent = start.elapsed();
+        assert!(silent > Duration::from_millis(2900), "closed after {silent:?}");
+    });
+}
+
+#[test]
+fn a_silent_client_is_closed_after_one_and_a_half_times_its_keep_alive() {
+    //= B41, MQTT5-3.1.2-22, MQTT311-3.1.2-24, MQTT5-3.2.2-22
+    closes_when_silent(V4);
+}
+
+#[test]
+fn a_silent_client_of_version_5_is_closed_as_well() {
+    //= B41, MQTT5-3.1.2-22, MQTT5-3.2.2-22
+    closes_when_silent(V5);
+}
+
+#[test]
+fn a_silent_client_of_the_first_version_is_closed_as_well() {
+    closes_when_silent(V3);
+}
+
+#[test]
+fn the_will_of_a_silent_client_is_published() {
+    //= MQTT311-3.1.2-8, MQTT5-3.1.2-8, MQTT5-3.1.2-22, MQTT311-3.1.2-24
+    in_both_modes(|broker| {
+        let mut watcher = Client::connect(broker, V4, "watcher");
+        watcher.subscribe("will", 1);
+        let (_client, _) =
+            Connect::new(V4, "a").keep_alive(1).will("will", "silent", 1, false).open(broker);
+        watcher.expect("will", "silent");
+    });
+}
+
+#[test]
+fn any_packet_keeps_a_client_alive() {
+    //= MQTT5-3.1.2-22, MQTT311-3.1.2-24
+    in_both_modes(|broker| {
+        let connect = |id| Connect::new(V4, id).keep_alive(1).open(broker).0;
+        let mut pings = connect("pings");
+        let mut talks = connect("talks");
+        for _ in 0..5 {
+            sleep(Duration::from_millis(600));
+            pings.ping();
+            talks.publish(&Publish::new("t", "x"));
+        }
+        pings.ping();
+        talks.ping();
+    });
+}
+
+#[test]
+fn deliveries_do_not_keep_a_client_alive() {
+    //= MQTT5-3.1.2-22, MQTT311-3.1.2-24
+    in_both_modes(|broker| {
+        let (mut client, _) = Connect::new(V4, "a").keep_alive(1).open(broker);
+        client.subscribe("t", 0);
+        let mut publisher = Client::connect(broker, V4, "publisher");
+        let start = Instant::now();
+        while client.receive(Duration::from_millis(200)) != Received::Closed {
+            assert!(start.elapsed() < Duration::from_secs(4), "kept alive by what it is sent");
+            publisher.say("t", "x", 0);
+            sleep(Duration::from_millis(50));
+        }
+    });
+}
+
+#[test]
+fn without_keep_alive_silence_is_no_fault() {
+    //= MQTT5-3.1.2-22
+    in_both_modes(|broker| {
+        let (mut client, _) = Connect::new(V4, "a").keep_alive(0).open(broker);
+        stays_open(&mut client, Duration::from_millis(3500));
+        client.ping();
+    });
+}

@@ -1,0 +1,228 @@
+//! The broker as a process: started on a port of its own, killed, started again, stopped.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::PATIENCE;
+
+/// A running broker. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Broker {
+    child: Child,
+    address: SocketAddr,
+    logged: bool,
+    arguments: Vec<String>,
+    folder: TempDir,
+}
+
+/// Runs a test without a log and with one, side by side.
+pub(crate) fn in_both_modes(test: impl Fn(&Broker) + Sync) {
+    thread::scope(|scope| {
+        let memory = scope.spawn(|| test(&Broker::start(false, &[])));
+        let disk = scope.spawn(|| test(&Broker::start(true, &[])));
+        let failed = |mode: &str, outcome: thread::Result<()>| {
+            if let Err(panic) = outcome {
+                eprintln!("failed {mode}");
+                std::panic::resume_unwind(panic);
+            }
+        };
+        failed("without a log", memory.join());
+        failed("with a log", disk.join());
+    });
+}
+
+/// A broker with a log, for tests that kill it.
+pub(crate) fn on_disk() -> Broker {
+    Broker::start(true, &[])
+}
+
+impl Broker {
+    /// Starts a broker and waits until it says where it listens.
+    pub(crate) fn start(logged: bool, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let (child, address) = spawn(folder.path(), logged, &arguments);
+        Self { child, address, logged, arguments, folder }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The folder of the log.
+    pub(crate) fn data(&self) -> PathBuf {
+        data(self.folder.path())
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("a process to kill");
+        self.child.wait().expect("its end");
+    }
+
+    /// Starts again on the same folder, at a new address.
+    pub(crate) fn start_again(&mut self) {
+        (self.child, self.address) = spawn(self.folder.path(), self.logged, &self.arguments);
+    }
+
+    /// SIGKILL and a new start.
+    pub(crate) fn crash(&mut self) {
+        self.kill();
+        self.start_again();
+    }
+
+    /// SIGTERM; how it ended.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a process");
+        wait(&mut self.child)
+    }
+
+    /// A clean stop and a new start.
+    pub(crate) fn restart(&mut self) {
+        let status = self.stop();
+        assert_eq!(status.code(), Some(0), "a clean stop");
+        self.start_again();
+    }
+
+    /// Runs the broker a second time on the same folder and returns how that ends.
+    pub(crate) fn rival(&self) -> (ExitStatus, String) {
+        run(&["--bind", "tcp://127.0.0.1:0", "--data-dir", path(&self.data())])
+    }
+
+    /// Memory held by the process, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .expect("a running process");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
+        let number = line.split_whitespace().nth(1).expect("a number");
+        number.parse().expect("a number of KiB")
+    }
+
+    /// What it logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+        if thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().rev().take(20).collect();
+            eprintln!("the end of the broker's log:");
+            lines.iter().rev().for_each(|line| eprintln!("  {line}"));
+        }
+    }
+}
+
+/// Runs the broker with arguments that should end it at once: how it ends and what it says.
+pub(crate) fn run(arguments: &[&str]) -> (ExitStatus, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_zzq_broker"))
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the broker runs");
+    let status = wait(&mut child);
+    let mut said = String::new();
+    let stderr = child.stderr.take().expect("a pipe");
+    std::io::Read::read_to_string(&mut BufReader::new(stderr), &mut said).expect("its words");
+    (status, said)
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+/// Waits for a process that should end by itself.
+fn wait(child: &mut Child) -> ExitStatus {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait().expect("a process") {
+            return status;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().expect("a process to kill");
+    panic!("the broker does not end");
+}
+
+fn spawn(folder: &Path, logged: bool, arguments: &Vec<String>) -> (Child, SocketAddr) {
+    let stderr = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("stderr"))
+        .expect("a file for the log");
+    match std::env::var("ZZQ_TEST_BROKER") {
+        Ok(command) => spawn_other(&command, folder, stderr),
+        Err(_) => spawn_ours(folder, logged, arguments, stderr),
+    }
+}
+
+fn spawn_ours(
+    folder: &Path,
+    logged: bool,
+    arguments: &Vec<String>,
+    stderr: File,
+) -> (Child, SocketAddr) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zzq_broker"));
+    command.args(["--bind", "tcp://127.0.0.1:0"]).args(arguments);
+    if logged {
+        command.arg("--data-dir").arg(data(folder));
+    }
+    let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("the broker runs");
+    let stdout = child.stdout.take().expect("a pipe");
+    let (sender, receiver) = mpsc::channel();
+    // The pipe is read to its end, so that the broker can always write.
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            let _nobody_waits = sender.send(line);
+        }
+    });
+    let line = receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let _ended = child.kill();
+        let log = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
+        panic!("the broker names no endpoint:\n{log}")
+    });
+    let address = line.strip_prefix("tcp://").and_then(|address| address.trim().parse().ok());
+    (child, address.unwrap_or_else(|| panic!("no endpoint: {line}")))
+}
+
+fn spawn_other(command: &str, folder: &Path, stderr: File) -> (Child, SocketAddr) {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = free.local_addr().expect("its address");
+    drop(free);
+    let command = command
+        .replace("{port}", &address.port().to_string())
+        .replace("{dir}", path(&data(folder)));
+    let mut words = command.split_whitespace();
+    let mut child = Command::new(words.next().expect("a command"))
+        .args(words)
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .expect("the other broker runs");
+    let end = Instant::now() + PATIENCE;
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < end, "the other broker does not listen");
+        assert!(child.try_wait().expect("a process").is_none(), "the other broker ended");
+        thread::sleep(Duration::from_millis(5));
+    }
+    (child, address)
+}
