@@ -148,6 +148,7 @@ impl<D: Disk> Shell<D> {
             client,
             expiry_s: terms.expiry_s,
             window: terms.window,
+            joins: None,
             will: connect.will.map(|will| will_message(will, &mut will_properties)),
         });
         let how = How { waits: true, lanes: self.bit(), frees: false };
