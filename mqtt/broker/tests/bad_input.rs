@@ -279,6 +279,31 @@ fn a_flood_of_connections_that_come_and_go() {
 }
 
 #[test]
+fn at_the_limit_of_open_files_those_inside_are_served_and_the_broker_is_at_rest() {
+    //= B42
+    in_both_modes(|broker| {
+        let mut witness = Witness::new(broker);
+        broker.limit_files(64);
+        let mut waiting: Vec<Client> = (0..100).map(|_| Client::open(broker, V4)).collect();
+        witness.is_served();
+        let before = broker.processor_time();
+        std::thread::sleep(Duration::from_secs(1));
+        let busy = broker.processor_time().saturating_sub(before);
+        assert!(busy < Duration::from_millis(500), "busy for {busy:?} of a second");
+        witness.is_served();
+        // Half of them leave: there is room for those that wait.
+        waiting.truncate(50);
+        waiting.drain(..25);
+        Client::connect(broker, V4, "late").ping();
+        for mut client in waiting {
+            client.send(&Connect::new(V4, "waited").encode());
+            support::Accepted::decode(&client.expect_packet(), V4);
+        }
+        witness.is_served();
+    });
+}
+
+#[test]
 fn a_subscriber_that_does_not_read_holds_bounded_memory() {
     in_both_modes(|broker| {
         let mut witness = Witness::new(broker);

@@ -7,7 +7,7 @@ use support::{Broker, Client, Connect, Publish, Version, in_both_modes};
 
 #[test]
 fn the_old_connection_is_told_and_closed() {
-    //= MQTT5-3.1.4-3, MQTT311-3.1.4-2
+    //= MQTT5-3.1.4-3, MQTT5-3.14.4-1, MQTT5-3.14.4-2, MQTT311-3.1.4-2
     in_both_modes(|broker| {
         for version in [V3, V4, V5] {
             for first in [Connect::new(version, "a"), Connect::persistent(version, "a")] {

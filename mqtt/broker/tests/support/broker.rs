@@ -98,6 +98,24 @@ impl Broker {
         run(&["--bind", "tcp://127.0.0.1:0", "--data-dir", path(&self.data())])
     }
 
+    /// Lets the process have no more than `count` open files.
+    pub(crate) fn limit_files(&self, count: u64) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let limit = rustix::process::Rlimit { current: Some(count), maximum: Some(count) };
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limit)
+            .expect("a limit");
+    }
+
+    /// User and system time of the process so far.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
+            .expect("a running process");
+        let fields = stat.rsplit(')').next().expect("what follows the name").split_whitespace();
+        let ticks = fields.skip(11).take(2).map(|field| field.parse::<u64>().expect("ticks"));
+        let hertz = rustix::param::clock_ticks_per_second();
+        Duration::from_millis(ticks.sum::<u64>() * 1000 / hertz)
+    }
+
     /// Memory held by the process, in KiB.
     pub(crate) fn resident_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
