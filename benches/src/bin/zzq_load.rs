@@ -200,7 +200,5 @@ fn faults(rounds: &[(Figures, Figures)]) -> String {
     };
     let first = count(&|pair| !pair.0.is_sound());
     let second = count(&|pair| !pair.1.is_sound());
-    format!(
-        "runs with lost, doubled or reordered messages: {first} of the first, {second} of the second\n"
-    )
+    format!("runs with faults: {first} of the first broker, {second} of the second\n")
 }
