@@ -147,7 +147,11 @@ impl<'a> Properties<'a> {
     }
 
     /// The first property with this identifier.
+    #[inline]
     pub fn find(self, id: PropertyId) -> Option<Property<'a>> {
+        if self.is_empty() {
+            return None;
+        }
         self.iter().find(|property| property.id() == id)
     }
 

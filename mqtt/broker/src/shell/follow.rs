@@ -235,7 +235,7 @@ impl<D: Disk> Shell<D> {
         };
         let early = Journal::<D>::is_own(lsn) || self.may_go_early(publish);
         let mut copy = None;
-        self.wire.begin();
+        self.wire.begin(gathered.deliver0.len() + gathered.queued.len());
         for (session, retain, ids) in &gathered.deliver0 {
             if publish.retain {
                 self.changes.saw_live(*session, lsn);
@@ -335,7 +335,7 @@ impl<D: Disk> Shell<D> {
             match wait {
                 Wait::Pump(session) => self.pump_session(io, session),
                 Wait::Deliver0 { session, retain, ids, message } => {
-                    self.wire.begin();
+                    self.wire.begin(1);
                     self.deliver0(io, session, message.content(), retain, Ids::List(&ids));
                 }
             }

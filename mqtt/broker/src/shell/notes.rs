@@ -147,7 +147,7 @@ impl<D: Disk> Shell<D> {
         }
         let plain = record.qos == QoS::AtMostOnce && !record.retain && record.will_of.is_none();
         if plain {
-            self.deliver_plain(io, record);
+            self.deliver_plain(io, record, routed.destinations);
         } else if lanes & self.bit() != 0 || record.inbound.is_some() || record.will_of.is_some() {
             self.apply_now(io, &Record::Publish(*record));
         }
@@ -155,11 +155,12 @@ impl<D: Disk> Shell<D> {
     }
 
     /// A message at QoS 0 that changes no state: straight to its receivers.
-    fn deliver_plain(&mut self, io: &mut Io<'_, D>, record: &PublishRecord<'_>) {
+    fn deliver_plain(&mut self, io: &mut Io<'_, D>, record: &PublishRecord<'_>, receivers: usize) {
         let content = self.content_of(record);
-        self.wire.begin();
+        self.wire.begin(receivers);
         for to in record.decision {
-            self.deliver0(io, to.session, content, to.retain, super::wire::Ids::Of(to.ids));
+            let ids = super::wire::Ids::Of(to.ids);
+            self.deliver0(io, to.session, content, to.retain, ids);
         }
     }
 
@@ -189,7 +190,7 @@ impl<D: Disk> Shell<D> {
             payload: content.payload,
         };
         if unlogged.qos == QoS::AtMostOnce && !unlogged.retain {
-            self.deliver_plain(io, &record);
+            self.deliver_plain(io, &record, 2);
         } else {
             self.apply_now(io, &Record::Publish(record));
         }

@@ -170,7 +170,9 @@ impl<D: Disk> Shell<D> {
             return Some(ReasonCode::NotAuthorized);
         }
         let most = self.shared.options.limits.max_topic_levels;
-        (name.levels().count() > most).then_some(ReasonCode::TopicNameInvalid)
+        // A short name has few levels: most are not counted.
+        let deep = name.as_str().len() >= most && name.levels().count() > most;
+        deep.then_some(ReasonCode::TopicNameInvalid)
     }
 
     /// Acknowledges without having taken the message, in the words of the version. MQTT 3 has none:

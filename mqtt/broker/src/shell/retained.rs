@@ -129,7 +129,7 @@ impl<D: Disk> Shell<D> {
         for (topic, value) in self.shared.sys() {
             let Ok(name) = zzq_types::TopicName::new(&topic) else { continue };
             if filter.matches(name) {
-                self.wire.begin();
+                self.wire.begin(1);
                 let content = super::sys_topics::content(name, &value);
                 self.deliver0(io, wish.session, content, true, Ids::List(&ids));
             }
@@ -288,7 +288,7 @@ impl<D: Disk> Shell<D> {
         let ids: Vec<_> = wish.id.into_iter().collect();
         let mut content = message.content();
         content.expires_ms = hit.expires_ms;
-        self.wire.begin();
+        self.wire.begin(1);
         self.deliver0(io, wish.session, content, true, Ids::List(&ids));
         true
     }

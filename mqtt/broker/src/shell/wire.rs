@@ -74,7 +74,9 @@ pub(crate) enum Unsent {
 /// Writes messages; holds the memory for it, and the encoded forms of the current one.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
-    /// Forms of the current message in use.
+    /// The current message has more than one receiver.
+    many: bool,
+    /// Forms of it in use.
     used: usize,
     forms: Vec<Form>,
     shared: Option<Bytes>,
@@ -94,8 +96,9 @@ struct Form {
 }
 
 impl Wire {
-    /// Another message follows.
-    pub(crate) fn begin(&mut self) {
+    /// Another message follows, for so many receivers. A form pays from the second on.
+    pub(crate) fn begin(&mut self, receivers: usize) {
+        self.many = receivers > 1;
         self.used = 0;
         self.shared = None;
     }
@@ -111,7 +114,7 @@ impl Wire {
         manner: Manner<'_>,
         now_ms: u64,
     ) -> Result<usize, Unsent> {
-        let plain = manner.ids.is_empty() && !manner.dup;
+        let plain = self.many && manner.ids.is_empty() && !manner.dup;
         if !plain || (content.expires_ms.is_some() && encoder.version.is_v5()) {
             return self.send(io, conn, encoder, content, manner, now_ms);
         }
