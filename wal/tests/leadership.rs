@@ -136,3 +136,32 @@ fn what_a_lane_handed_over_before_it_ended_is_written() {
     }
     assert_eq!(log.durable(), Lsn::new(2));
 }
+
+#[test]
+fn a_big_record_whose_lane_has_ended_is_whole_wherever_reading_begins() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    let (mut two, _) = producer(&log);
+    for n in 0..30_u8 {
+        put(&log, &mut one, &[n; 3000]);
+    }
+    disk.hold();
+    let big: Vec<u8> = (0..90_000_u32).map(|at| u8::try_from(at % 249).unwrap()).collect();
+    stage(&mut two, &big).unwrap();
+    two.flush(1000);
+    // The last of its parts are packed when nothing is left of the lane.
+    drop(two);
+    disk.release_all();
+    while !log.is_settled() {
+        turn(&log, &mut one);
+    }
+    assert_eq!(log.durable(), Lsn::new(31));
+    assert!(log.reader(Lsn::new(31)).unwrap().next_record().unwrap().unwrap().body == big);
+    // Whoever wants nothing in front of it needs its first parts all the same.
+    log.trim(Lsn::new(31));
+    while log.helper_step(1000) {}
+    let options = zzq_wal::Options { visit_from: Lsn::new(31), ..small(2) };
+    let (_, _, seen) = open(disk.restart(), options).unwrap();
+    assert!(seen.len() == 1 && seen[0].body == big);
+}

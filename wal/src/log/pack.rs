@@ -25,8 +25,10 @@ impl<D: Disk> Core<D> {
         let Some(room) = self.find_room() else {
             return Some(if shared.has_no_space() { Stall::Space } else { Stall::Segment });
         };
+        // Before its chunks leave the rings: the last parts of a lane that has gone count, too.
+        let open = self.oldest_open();
         let mut group = self.gather(room);
-        let flight = self.seal(&mut group);
+        let flight = self.seal(&mut group, open);
         shared.publish_appended(self.appended.lsn);
         self.flights.push_back(flight);
         self.show(group, leader);
@@ -99,7 +101,7 @@ impl<D: Disk> Core<D> {
     }
 
     /// Gives the group its number, place and LSNs, and fills the buffer that will be written.
-    fn seal(&mut self, shell: &mut Arc<Group>) -> Flight<D::File> {
+    fn seal(&mut self, shell: &mut Arc<Group>, open: Option<Place>) -> Flight<D::File> {
         let Some(group) = Arc::get_mut(shell) else { unreachable!("nobody has seen it yet") };
         group.number = self.appended.group + 1;
         group.first_lsn = self.next_lsn();
@@ -119,7 +121,7 @@ impl<D: Disk> Core<D> {
             records: group.records,
             records_len: 0,
             previous: self.appended.checksum,
-            open: self.oldest_open(),
+            open,
         };
         let marks = self.note_chunks(group, place);
         let (mut buffer, records_len) = self.fill(group);
