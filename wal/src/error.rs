@@ -72,7 +72,7 @@ impl OpenError {
 /// A record was not taken. Nothing of it was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StageError {
-    /// This producer's ring is full; its waker is called when there is room again.
+    /// This producer's ring is full: see [`Producer::has_room`](crate::Producer::has_room).
     #[error("the log has no room for the record yet")]
     Full,
     /// The log takes no more records: see `Log::status`.

@@ -165,3 +165,35 @@ fn a_big_record_whose_lane_has_ended_is_whole_wherever_reading_begins() {
     let (_, _, seen) = open(disk.restart(), options).unwrap();
     assert!(seen.len() == 1 && seen[0].body == big);
 }
+
+#[test]
+fn parts_that_wait_for_the_ring_are_called_for_until_the_last() {
+    let disk = SimDisk::new();
+    // One segment takes all of it, so that no new one is a reason to be called.
+    let options = zzq_wal::Options { segment_size: 1 << 20, ..small(1) };
+    let (log, _, _) = open(disk.clone(), options).unwrap();
+    let (mut one, woken) = producer(&log);
+    let (mut two, _) = producer(&log);
+    turn(&log, &mut two);
+    disk.hold();
+    for _ in 0..2 {
+        stage(&mut two, b"in flight").unwrap();
+        two.drive(1000);
+    }
+    // More than twice as many parts as the ring takes.
+    let handed = stage(&mut one, &[7; 300_000]).unwrap();
+    one.drive(1000);
+    assert!(!one.wants(handed));
+    woken.take();
+    // The other lane leads all the time; this one only comes when it is called.
+    for _ in 0..100 {
+        for token in disk.in_flight() {
+            disk.release(token);
+        }
+        two.drive(1000);
+        if woken.take() > 0 {
+            one.drive(1000);
+        }
+    }
+    assert_eq!(one.durable(), handed);
+}

@@ -121,14 +121,13 @@ impl<D: Disk> Producer<D> {
     }
 
     /// Whether [`stage`](Self::stage) would take a record now. If not, the waker is called when
-    /// it is worth another try.
+    /// it is worth another try, unless it is this producer's own [`drive`](Self::drive) that makes
+    /// room: then it is worth one after that call.
     pub fn has_room(&mut self, reserved: bool) -> bool {
         if self.sees_room(reserved) {
             return true;
         }
-        // Pairs with the fence of the leader between taking chunks and looking for who starves.
-        self.mine.starved.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        self.starve();
         self.flush_backlog();
         let room = self.sees_room(reserved);
         if room {
@@ -168,7 +167,25 @@ impl<D: Disk> Producer<D> {
         }
     }
 
+    /// States that it wants to be called when there is room. It looks at the ring once more after
+    /// this: room that came before is not told.
+    fn starve(&self) {
+        // Pairs with the fence of the leader between taking chunks and looking for who starves.
+        self.mine.starved.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The ring takes what waits for it. Of what is left somebody has to call again, each time
+    /// anew: the call of the last time is used up.
     fn flush_backlog(&mut self) {
+        self.push_backlog();
+        if !self.backlog.is_empty() {
+            self.starve();
+            self.push_backlog();
+        }
+    }
+
+    fn push_backlog(&mut self) {
         while !self.ring.is_full()
             && let Some(chunk) = self.backlog.pop_front()
         {
@@ -188,12 +205,6 @@ impl<D: Disk> Producer<D> {
         let chunk = std::mem::replace(&mut self.current, fresh);
         self.backlog.push_back(chunk);
         self.flush_backlog();
-        if !self.backlog.is_empty() {
-            // Somebody has to call again when there is room.
-            self.mine.starved.store(true, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-            self.flush_backlog();
-        }
     }
 
     /// Hands over what is staged and leads if leadership is free.
