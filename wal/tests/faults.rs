@@ -205,7 +205,9 @@ fn without_space_the_log_pauses_and_comes_back() {
     let again_at = stalled.again_at.unwrap();
     assert!(again_at > now);
     disk.heal();
-    one.drive(again_at);
+    let asking = one.drive(again_at);
+    assert_eq!((asking.stall, asking.again_at), (Some(Stall::Space), None), "the helper calls");
+    assert_eq!(one.drive(again_at + 50).again_at, None, "however long it takes");
     settle(&log, &mut one);
     one.drive(again_at);
     one.drive(again_at);

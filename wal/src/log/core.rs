@@ -190,11 +190,12 @@ impl<D: Disk> Core<D> {
         if self.mode == Mode::Draining {
             self.begin_move(shared);
         }
-        if step.stall == Some(Stall::Space) {
+        // While the helper tries, its reply is what calls.
+        if step.stall == Some(Stall::Space) && !self.next_asked {
             step.again_at = Some(self.ask_at_ms);
         }
         if self.flights.iter().any(|flight| flight.is_ready() || self.is_orphan(flight)) {
-            step.again_at = Some(self.now_ms + 1);
+            step.again_at = Some(self.now_ms.saturating_add(1));
         }
         self.close_full();
         self.send_tasks(shared);
@@ -283,7 +284,7 @@ impl<D: Disk> Core<D> {
                 }
                 Reply::Prepared(Err(error)) if is_full(&error) => {
                     self.next_asked = false;
-                    self.ask_at_ms = self.now_ms + SPACE_RETRY_MS;
+                    self.ask_at_ms = self.now_ms.saturating_add(SPACE_RETRY_MS);
                     shared.set_no_space(true);
                 }
                 Reply::Prepared(Err(error)) => {
