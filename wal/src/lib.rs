@@ -51,8 +51,8 @@
 //! * Acknowledgements wait for [`Producer::durable`]; [`Producer::wants`] asks for one wake-up.
 //! * A cursor that is not read stops the log: `drive` says so in [`Drive::stall`].
 //! * After an error that one move to a fresh segment has not cured the log is read-only
-//!   ([`Log::status`]): `durable` stands still for ever, and what was not acknowledged by then
-//!   must never be.
+//!   ([`Log::status`]): `durable` stands still for ever (a call that was just publishing may end
+//!   with it), and what it does not reach must never be acknowledged.
 //!
 //! The files are drawn byte by byte in `doc/format.md`.
 

@@ -131,8 +131,9 @@ impl<D: Disk> Shared<D> {
         self.appended.store(lsn.get(), Ordering::Release);
     }
 
+    /// For a leader that has looked whether the log is read-only. The helper may make it so
+    /// meanwhile: then what was durable before that is told after it, once.
     pub(crate) fn publish_durable(&self, last: &LastGood) {
-        assert!(!self.is_read_only(), "a poisoned log acknowledges nothing");
         self.durable_group.store(last.group, Ordering::Release);
         let before = self.durable.swap(last.lsn.get(), Ordering::SeqCst);
         assert!(before <= last.lsn.get(), "durable never goes back");
@@ -151,7 +152,7 @@ impl<D: Disk> Shared<D> {
         self.durable_group.load(Ordering::Acquire)
     }
 
-    /// Nothing is acknowledged from now on. Everybody is woken to see it.
+    /// Nothing that becomes durable from now on is acknowledged. Everybody is woken to see it.
     pub(crate) fn poison(&self, reason: String) {
         if self.poison.set(reason).is_ok() {
             self.wake_all();
@@ -207,3 +208,23 @@ impl<D: Disk> Shared<D> {
 }
 
 const ROUNDS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::options::tests::counted;
+    use crate::log::{Log, Options};
+    use crate::sim_disk::SimDisk;
+
+    /// The helper may fail while a lane that has seen no failure publishes what its write made
+    /// durable.
+    #[test]
+    fn a_failure_elsewhere_breaks_nobody_who_is_publishing() {
+        let options = Options::new(counted());
+        let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
+        log.shared.publish_appended(Lsn::new(3));
+        log.shared.poison("the helper failed".to_owned());
+        log.shared.publish_durable(&LastGood { group: 1, lsn: Lsn::new(3), ..LastGood::default() });
+        assert_eq!(log.durable(), Lsn::new(3));
+    }
+}
