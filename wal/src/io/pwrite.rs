@@ -144,7 +144,7 @@ mod tests {
     use crate::io::IoBuffer;
     use crate::io::directory::Directory;
 
-    // Queueing, completions and dropping are tested for all backends together, in `file_disk`.
+    // Completions and dropping are tested for all backends together, in `file_disk`.
 
     #[test]
     fn every_method_writes_the_same_bytes() {
@@ -170,6 +170,38 @@ mod tests {
         assert_eq!(write_plain(&file, &bytes, 0).unwrap(), BLOCK);
         file.read_at(&mut read, 0).unwrap();
         assert_eq!(*read, *bytes);
+    }
+
+    #[test]
+    fn a_full_queue_gives_the_write_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Directory::open(directory.path()).unwrap();
+        let file = files.create("a", BLOCK as u64).unwrap();
+        let pwrite = Pwrite::new(3).unwrap();
+        let event = event::create().unwrap();
+        let write = |token| {
+            let (buffer, notify) = (IoBuffer::with_blocks(1), Some(Arc::clone(&event)));
+            Write { file: file.clone(), buffer, offset: 0, sync: true, token, notify }
+        };
+        // The thread cannot tell that it is done with its first write, if it has taken one.
+        let held_up = pwrite.done.lock();
+        let mut taken = 0;
+        let (back, error) = loop {
+            match pwrite.submit(write(taken)) {
+                Ok(()) => taken += 1,
+                Err(refused) => break refused,
+            }
+        };
+        drop(held_up);
+        assert_eq!((back.token, error.kind()), (taken, io::ErrorKind::WouldBlock));
+        assert!((3..=4).contains(&taken), "three in the queue, one with the thread: {taken}");
+        let mut completions = Vec::new();
+        while (completions.len() as u64) < taken {
+            assert!(event::wait(&event, std::time::Duration::from_secs(30)).unwrap());
+            event::drain(&event);
+            pwrite.reap(&mut completions);
+        }
+        assert!(completions.iter().map(|done| done.token).eq(0..taken), "in their order");
     }
 
     #[test]
