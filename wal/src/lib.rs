@@ -50,7 +50,8 @@
 //!   lane leads at that moment.
 //! * Acknowledgements wait for [`Producer::durable`]; [`Producer::wants`] asks for one wake-up.
 //! * A cursor that is not read stops the log: `drive` says so in [`Drive::stall`].
-//! * After an error that one move to a fresh segment has not cured the log is read-only
+//! * A file that fails while it is made ready as the next segment is replaced, once. After that, or
+//!   after a write's error that one move to a fresh segment has not cured the log is read-only
 //!   ([`Log::status`]): `durable` stands still for ever (a call that was just publishing may end
 //!   with it), and what it does not reach must never be acknowledged.
 //!

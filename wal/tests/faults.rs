@@ -5,6 +5,7 @@
 mod common;
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use common::*;
 use zzq_wal::sim_disk::{Fault, Op, SimDisk};
@@ -185,10 +186,17 @@ fn parts_of_a_big_record_move_with_it() {
 
 #[test]
 fn without_space_the_log_pauses_and_comes_back() {
+    // For the file, or for its name.
+    for op in [Op::Create, Op::Rename] {
+        pauses_and_comes_back(op);
+    }
+}
+
+fn pauses_and_comes_back(op: Op) {
     let disk = SimDisk::new();
     let (log, _, _) = reopen(&disk, 1);
     let (mut one, _) = producer(&log);
-    disk.fail_always(Op::Create, Fault::Fail(ErrorKind::StorageFull));
+    disk.fail_always(op, Fault::Fail(ErrorKind::StorageFull));
     let mut now = 1000;
     let mut count = 0_u8;
     let stalled = loop {
@@ -215,17 +223,52 @@ fn without_space_the_log_pauses_and_comes_back() {
     assert_found(&disk, count);
 }
 
+/// A log with one record, whose helper is about to make the next segment.
+fn about_to_prepare(disk: &SimDisk) -> (Log<SimDisk>, Producer<SimDisk>, Arc<Woken>) {
+    let (log, _, _) = reopen(disk, 1);
+    let (mut one, woken) = producer(&log);
+    stage(&mut one, &[0]).unwrap();
+    one.drive(1000);
+    one.drive(1000);
+    woken.take();
+    (log, one, woken)
+}
+
 #[test]
-fn a_next_segment_that_fails_poisons_the_log() {
-    for op in [Op::Create, Op::Write, Op::Sync, Op::Rename, Op::SyncDir] {
+fn a_file_that_fails_as_the_next_segment_is_replaced_once() {
+    for op in [Op::Create, Op::Write, Op::Sync] {
         let disk = SimDisk::new();
-        let (log, _, _) = reopen(&disk, 1);
-        let (mut one, woken) = producer(&log);
-        stage(&mut one, &[0]).unwrap();
-        one.drive(1000);
-        one.drive(1000);
+        let (log, mut one, _) = about_to_prepare(&disk);
         disk.fail(op, 1, FAIL);
-        woken.take();
+        log.helper_step(0);
+        assert_eq!(log.status(), Status::Running, "{op:?}");
+        assert!(log.take_failure().is_some_and(|why| why.contains("next segment")), "{op:?}");
+        for n in 1..150_u8 {
+            put(&log, &mut one, &[n; 3000]);
+        }
+        assert_found(&disk, 150);
+
+        let disk = SimDisk::new();
+        let (log, mut one, woken) = about_to_prepare(&disk);
+        disk.fail(op, 1, FAIL);
+        disk.fail(op, 2, FAIL);
+        log.helper_step(0);
+        assert!(woken.take() > 0);
+        one.drive(1000);
+        assert!(matches!(log.status(), Status::ReadOnly(_)), "{op:?}");
+        assert_eq!(log.durable(), Lsn::new(1));
+        disk.heal();
+        assert_found(&disk, 1);
+    }
+}
+
+/// Nothing is known of its names any more: no other file could be told from a lost one.
+#[test]
+fn a_directory_that_fails_makes_the_log_read_only() {
+    for op in [Op::Rename, Op::SyncDir] {
+        let disk = SimDisk::new();
+        let (log, mut one, woken) = about_to_prepare(&disk);
+        disk.fail(op, 1, FAIL);
         log.helper_step(0);
         assert!(woken.take() > 0);
         one.drive(1000);

@@ -5,6 +5,7 @@
 //! Does not know: threads.
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -17,6 +18,7 @@ use crate::format::segment::{GROUPS_AT, LastGood};
 use crate::io::IoBuffer;
 use crate::log::flight::Flight;
 use crate::log::helper::{Reply, Task};
+use crate::log::maker::MakeError;
 use crate::log::shared::Shared;
 use crate::lsn::Lsn;
 use crate::segment::Segment;
@@ -282,12 +284,13 @@ impl<D: Disk> Core<D> {
                     self.next = Some(segment);
                     shared.set_no_space(false);
                 }
-                Reply::Prepared(Err(error)) if is_full(&error) => {
+                Reply::Prepared(Err(MakeError::NoSpace(_))) => {
                     self.next_asked = false;
                     self.ask_at_ms = self.now_ms.saturating_add(SPACE_RETRY_MS);
                     shared.set_no_space(true);
                 }
                 Reply::Prepared(Err(error)) => {
+                    let error = io::Error::from(error);
                     shared.poison(format!("the next segment cannot be made: {error}"));
                 }
                 Reply::Moved(Ok(segment)) => self.finish_move(shared, segment),
@@ -329,8 +332,3 @@ impl<D: Disk> Core<D> {
 
 const SPACE_RETRY_MS: u64 = 100;
 const FREE_GROUPS_MAX: usize = 32;
-
-fn is_full(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded)
-}

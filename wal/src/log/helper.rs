@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::format::segment::{Beginning, LastGood};
 use crate::log::core::Full;
-use crate::log::maker::{self, Maker, Purpose};
+use crate::log::maker::{self, MakeError, Maker, Purpose};
 use crate::log::shared::Shared;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
@@ -26,7 +26,7 @@ pub(crate) enum Task<F> {
 }
 
 pub(crate) enum Reply<F> {
-    Prepared(io::Result<Arc<Segment<F>>>),
+    Prepared(Result<Arc<Segment<F>>, MakeError>),
     Moved(io::Result<Arc<Segment<F>>>),
 }
 
@@ -79,10 +79,15 @@ impl<D: Disk> Helper<D> {
         worked
     }
 
+    /// A file that fails here is poisoned, and nothing was in it: another one is tried, once.
     fn prepare(&mut self, shared: &Shared<D>, last_good: LastGood, length: u64) {
         let purpose =
             Purpose { beginning: Beginning::Roll, continues: self.maker.newest, last_good, length };
-        let made = self.make(shared, &purpose);
+        let mut made = self.make(shared, &purpose);
+        if let Err(MakeError::File(error)) = &made {
+            shared.note_cured(format!("a file for the next segment failed: {error}"));
+            made = self.make(shared, &purpose);
+        }
         self.reply(shared, Reply::Prepared(made));
     }
 
@@ -92,20 +97,25 @@ impl<D: Disk> Helper<D> {
         let salt = older.map_or_else(Default::default, |segment| segment.header.salt);
         let continues = (last_good.segment, salt);
         let purpose = Purpose { beginning: Beginning::Break, continues, last_good, length };
-        let made = self.make(shared, &purpose).and_then(|segment| {
+        let made = self.make(shared, &purpose).map_err(io::Error::from).and_then(|segment| {
             self.drop_void(shared, last_good.segment, segment.header.number)?;
             Ok(segment)
         });
         self.reply(shared, Reply::Moved(made));
     }
 
-    fn make(&mut self, shared: &Shared<D>, purpose: &Purpose) -> io::Result<Arc<Segment<D::File>>> {
+    fn make(
+        &mut self,
+        shared: &Shared<D>,
+        purpose: &Purpose,
+    ) -> Result<Arc<Segment<D::File>>, MakeError> {
         let segment = self.maker.make(purpose)?;
         let mut table = shared.table.lock();
         table.push_back(Arc::clone(&segment));
         let first = table.front().map_or(segment.header.number, |first| first.header.number);
         drop(table);
-        self.meta.update(|facts| facts.set_segments(first, segment.header.number))?;
+        let stated = self.meta.update(|facts| facts.set_segments(first, segment.header.number));
+        stated.map_err(MakeError::Names)?;
         Ok(segment)
     }
 

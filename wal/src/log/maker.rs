@@ -38,10 +38,39 @@ pub(crate) struct Maker<D: Disk> {
     pub(crate) entropy: Entropy,
 }
 
+/// Why a segment could not be made.
+#[derive(Debug)]
+pub(crate) enum MakeError {
+    /// There is no space for it; what was begun has been taken back.
+    NoSpace(io::Error),
+    /// Its file failed, and is not used again: another one may do.
+    File(io::Error),
+    /// The directory failed, or what is stated about it: which files there are is uncertain now.
+    Names(io::Error),
+}
+
+impl From<MakeError> for io::Error {
+    fn from(error: MakeError) -> Self {
+        match error {
+            MakeError::NoSpace(error) | MakeError::File(error) | MakeError::Names(error) => error,
+        }
+    }
+}
+
+impl MakeError {
+    fn of_file(error: io::Error) -> Self {
+        if is_full(&error) { Self::NoSpace(error) } else { Self::File(error) }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 impl<D: Disk> Maker<D> {
     /// A segment in place, its name durable, ready for groups. After an error nothing of it is
     /// left under a segment's name, unless the directory itself failed.
-    pub(crate) fn make(&mut self, purpose: &Purpose) -> io::Result<Arc<Segment<D::File>>> {
+    pub(crate) fn make(&mut self, purpose: &Purpose) -> Result<Arc<Segment<D::File>>, MakeError> {
         let (spare, file) = self.take_file(purpose.length)?;
         let header = SegmentHeader {
             identity: self.identity,
@@ -64,24 +93,26 @@ impl<D: Disk> Maker<D> {
         Ok(Arc::new(Segment::new(header, file)))
     }
 
-    fn place(&self, spare: &str, file: &D::File, header: &SegmentHeader) -> io::Result<()> {
+    fn place(&self, spare: &str, file: &D::File, header: &SegmentHeader) -> Result<(), MakeError> {
         let mut block = IoBuffer::with_blocks(1);
         header.encode(&mut block);
-        file.write_at(&block, 0)?;
-        file.sync()?;
-        self.disk.rename(spare, &segment_name(header.number))?;
-        self.disk.sync_dir()
+        file.write_at(&block, 0).and_then(|()| file.sync()).map_err(MakeError::of_file)?;
+        match self.disk.rename(spare, &segment_name(header.number)) {
+            Err(error) if is_full(&error) => return Err(MakeError::NoSpace(error)),
+            renamed => renamed.map_err(MakeError::Names)?,
+        }
+        self.disk.sync_dir().map_err(MakeError::Names)
     }
 
-    fn take_file(&mut self, length: u64) -> io::Result<(String, D::File)> {
+    fn take_file(&mut self, length: u64) -> Result<(String, D::File), MakeError> {
         if let Some(at) = self.spares.iter().position(|(_, len)| *len == length) {
             let name = spare_name(self.spares.swap_remove(at).0);
-            let file = self.disk.open(&name)?;
+            let file = self.disk.open(&name).map_err(MakeError::of_file)?;
             return Ok((name, file));
         }
         // Spares of another length only take space from the file to be made.
         while let Some((number, _)) = self.spares.pop() {
-            self.disk.remove(&spare_name(number))?;
+            self.disk.remove(&spare_name(number)).map_err(MakeError::Names)?;
         }
         let name = spare_name(self.next_spare);
         self.next_spare += 1;
@@ -89,7 +120,7 @@ impl<D: Disk> Maker<D> {
             Ok(file) => Ok((name, file)),
             Err(error) => {
                 let _ = self.disk.remove(&name);
-                Err(error)
+                Err(MakeError::of_file(error))
             }
         }
     }

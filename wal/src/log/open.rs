@@ -3,6 +3,7 @@
 //! Owns: the order of steps that makes what was found durable before anybody is served.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
@@ -59,7 +60,8 @@ impl<D: Disk> Log<D> {
             entropy: options.entropy,
         };
         let purpose = continue_behind(&segments, last, limits.segment_size);
-        let made = maker.make(&purpose).map_err(OpenError::disk("making a segment"))?;
+        let made = maker.make(&purpose).map_err(io::Error::from);
+        let made = made.map_err(OpenError::disk("making a segment"))?;
         let first = segments.first().unwrap_or(&made).header.number;
         meta.update(|facts| {
             facts.epoch = recovery.epoch;
