@@ -181,7 +181,7 @@ fn parts_that_wait_for_the_ring_are_called_for_until_the_last() {
         two.drive(1000);
     }
     // More than twice as many parts as the ring takes.
-    let handed = stage(&mut one, &[7; 300_000]).unwrap();
+    let handed = stage(&mut one, &vec![7; 300_000]).unwrap();
     one.drive(1000);
     assert!(!one.wants(handed));
     woken.take();
@@ -196,4 +196,28 @@ fn parts_that_wait_for_the_ring_are_called_for_until_the_last() {
         }
     }
     assert_eq!(one.durable(), handed);
+}
+
+#[test]
+fn the_cursor_of_a_lane_that_has_ended_holds_nobody_up() {
+    let disk = SimDisk::new();
+    let options = zzq_wal::Options { tail_groups: 2, ..small(1) };
+    let (log, _, _) = open(disk, options).unwrap();
+    let (mut one, woken) = producer(&log);
+    let (two, _) = producer(&log);
+    let mut tail = two.tail();
+    let mut drive = one.drive(1000);
+    for _ in 0..3 {
+        stage(&mut one, b"x").unwrap();
+        drive = one.drive(1000);
+    }
+    assert_eq!(drive.stall, Some(zzq_wal::Stall::Tail));
+    woken.take();
+    drop(two);
+    assert!(woken.take() > 0);
+    // It is still there, and nobody would be called when it goes.
+    assert_eq!(one.drive(1000).stall, None);
+    assert_eq!(log.appended(), Lsn::new(3));
+    assert!(tail.next_group().is_some() && tail.next_group().is_some());
+    assert!(tail.next_group().is_none(), "it shows nothing that came after its lane");
 }

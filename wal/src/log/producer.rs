@@ -273,7 +273,8 @@ impl<D: Disk> Producer<D> {
         true
     }
 
-    /// A cursor that sees every group appended from now on. It replaces an earlier one.
+    /// A cursor that sees every group appended from now on, until this producer is dropped. It
+    /// replaces an earlier one.
     pub fn tail(&self) -> TailCursor {
         let (producer, consumer) = rtrb::RingBuffer::new(self.log.limits.tail_groups);
         let index = usize::from(self.index);
@@ -284,11 +285,15 @@ impl<D: Disk> Producer<D> {
 
 impl<D: Disk> Drop for Producer<D> {
     /// What it staged is still written, as far as its ring takes it. The others see to that, and
-    /// to the writes that it led.
+    /// to the writes that it led. Its cursor of the tail, which may be dropped later and calls
+    /// nobody, holds them up no more.
     fn drop(&mut self) {
         self.hand_over_current();
         let index = usize::from(self.index);
-        self.log.with_core(|core| core.lanes[index].gone = true);
+        self.log.with_core(|core| {
+            core.lanes[index].gone = true;
+            core.lanes[index].tail = None;
+        });
         self.log.wake_all();
     }
 }
