@@ -34,7 +34,9 @@ pub(crate) fn spare_name(number: u64) -> String {
 }
 
 pub(crate) fn spare_number(name: &str) -> Option<u64> {
-    name.strip_prefix(SPARE_PREFIX)?.parse().ok()
+    let number = name.strip_prefix(SPARE_PREFIX)?.parse().ok()?;
+    // The next one has a number, too.
+    (number < u64::MAX && spare_name(number) == name).then_some(number)
 }
 
 /// A segment that the log writes, or once wrote and still keeps.
@@ -179,6 +181,8 @@ mod tests {
             assert_eq!(segment_number(other), None, "{other}");
         }
         assert_eq!(spare_number(&spare_name(3)), Some(3));
-        assert_eq!(spare_number("spare-x"), None);
+        for other in ["spare-x", "spare-+3", "spare-03", "spare-18446744073709551615"] {
+            assert_eq!(spare_number(other), None, "{other}");
+        }
     }
 }

@@ -81,6 +81,14 @@ pub struct Place {
     pub offset: u64,
 }
 
+impl Place {
+    /// Groups lie behind the first block.
+    fn is_possible(self) -> bool {
+        let block = BLOCK as u64;
+        self.offset >= block && self.offset.is_multiple_of(block)
+    }
+}
+
 impl GroupHeader {
     /// Reads the header at the front of `block`; `None` unless it is intact and possible.
     pub fn decode(block: &[u8]) -> Option<Self> {
@@ -114,9 +122,11 @@ impl GroupHeader {
             && self.length <= LEN_MAX
             && self.records_len.checked_add(HEADER_LEN).is_some_and(|end| end <= self.length)
             && self.number > 0
+            && self.number < u64::MAX
             && self.first_lsn > Lsn::ZERO
             && self.first_lsn.get().checked_add(u64::from(self.records)).is_some()
             && self.durable < self.first_lsn
+            && self.open.is_none_or(|open| open.segment <= self.segment && open.is_possible())
     }
 
     /// The LSN of its last record; the one before `first_lsn` if it completes none.
@@ -223,6 +233,32 @@ pub(crate) mod tests {
             let taken =
                 GroupHeader::decode(&changed).is_some_and(|header| header.body_is_intact(&changed));
             assert!(!taken, "byte {at}");
+        }
+    }
+
+    /// Recovery counts on from these numbers, and reads from these places.
+    #[test]
+    fn what_no_writer_says_is_no_group() {
+        let place = |segment, offset| Some(Place { segment, offset });
+        let changes: [fn(&mut GroupHeader); 3] = [
+            |header| header.number = u64::MAX,
+            |header| header.number = 0,
+            |header| header.durable = header.first_lsn,
+        ];
+        let mut headers: Vec<GroupHeader> = changes
+            .iter()
+            .map(|change| {
+                let mut header = sample();
+                change(&mut header);
+                header
+            })
+            .collect();
+        for open in [place(8, 4096), place(7, 0), place(7, 5000), place(7, u64::MAX)] {
+            headers.push(GroupHeader { open, ..sample() });
+        }
+        for header in headers {
+            let header = GroupHeader { length: BLOCK, records_len: 10, ..header };
+            assert!(!header.is_possible(), "{header:?}");
         }
     }
 

@@ -123,6 +123,9 @@ impl Facts {
         if count > RANGES_MAX {
             return Err(Fault::Senseless("more ranges of files than fit"));
         }
+        if [u64_at(page, 16), u64_at(page, 64)].contains(&u64::MAX) {
+            return Err(Fault::Senseless("the log is at its end"));
+        }
         let range = |bytes: &[u8]| FileRange {
             kind: u32_at(bytes, 0),
             first: u64_at(bytes, 8),
@@ -184,6 +187,20 @@ pub(crate) mod tests {
         facts.set_segments(8, 12);
         assert_eq!(facts.segments(), Some(FileRange { kind: SEGMENTS, first: 8, last: 12 }));
         assert_eq!(facts.files.len(), 2);
+    }
+
+    /// The next start counts on from these.
+    #[test]
+    fn what_no_writer_says_is_no_page() {
+        let changes: [fn(&mut Facts); 2] =
+            [|facts| facts.sequence = u64::MAX, |facts| facts.epoch = u64::MAX];
+        for change in changes {
+            let mut facts = sample();
+            change(&mut facts);
+            let mut page = [0; BLOCK];
+            facts.encode(&mut page);
+            assert!(matches!(Facts::decode(&page), Err(Fault::Senseless(_))), "{facts:?}");
+        }
     }
 
     proptest! {

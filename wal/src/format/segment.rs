@@ -102,7 +102,7 @@ pub struct SegmentHeader {
     pub key: u32,
     /// How often the log has been opened, with this time.
     pub epoch: u64,
-    /// From 1, without a gap.
+    /// From 1, growing.
     pub number: u64,
     /// Bytes of the file.
     pub length: u64,
@@ -233,7 +233,8 @@ impl SegmentHeader {
         if self.length < LENGTH_MIN || !self.length.is_multiple_of(GROUPS_AT) {
             return Err(Fault::Senseless("an impossible length"));
         }
-        if self.last_good.lsn.get() == u64::MAX || self.last_good.group == u64::MAX {
+        let counts = [self.number, self.epoch, self.last_good.lsn.get(), self.last_good.group];
+        if counts.contains(&u64::MAX) {
             return Err(Fault::Senseless("the log is at its end"));
         }
         Ok(())
@@ -260,10 +261,12 @@ impl SegmentHeader {
             index_checksum: u32_at(block, 228),
         };
         let sensible = closing.groups > 0
-            && closing.groups < self.length / GROUPS_AT
+            && closing.groups < closing.end / GROUPS_AT
             && closing.first_lsn > Lsn::ZERO
-            && closing.end > GROUPS_AT
-            && closing.end < self.length;
+            && closing.end.is_multiple_of(GROUPS_AT)
+            && closing.end < self.length
+            && closing.last.group < u64::MAX
+            && closing.last.lsn.get() < u64::MAX;
         sensible.then_some(closing)
     }
 }
@@ -337,6 +340,36 @@ pub(crate) mod tests {
         assert_eq!(header.decode_closing(&block), Some(sample_closing()));
         let other = SegmentHeader { salt: [9; 16], ..header };
         assert_eq!(other.decode_closing(&block), None);
+    }
+
+    /// Recovery counts on from these numbers.
+    #[test]
+    fn what_no_writer_says_is_no_header_and_no_closing() {
+        let last = LastGood { group: u64::MAX, ..sample().last_good };
+        let headers = [
+            SegmentHeader { number: u64::MAX, ..sample() },
+            SegmentHeader { epoch: u64::MAX, ..sample() },
+            SegmentHeader { last_good: last, ..sample() },
+        ];
+        for header in headers {
+            let mut block = [0; BLOCK];
+            header.encode(&mut block);
+            let decoded = SegmentHeader::decode(&block);
+            assert!(matches!(decoded, Err(Fault::Senseless(_))), "{header:?}");
+        }
+        let good = sample_closing();
+        let closings = [
+            Closing { last: LastGood { group: u64::MAX, ..good.last }, ..good },
+            Closing { last: LastGood { lsn: Lsn::new(u64::MAX), ..good.last }, ..good },
+            Closing { groups: 200, ..good },
+            Closing { groups: 0, ..good },
+            Closing { end: 20_481, ..good },
+        ];
+        for closing in closings {
+            let mut block = [0; BLOCK];
+            sample().encode_closing(&closing, &mut block);
+            assert_eq!(sample().decode_closing(&block), None, "{closing:?}");
+        }
     }
 
     #[test]
