@@ -58,14 +58,7 @@ impl<D: Disk> Helper<D> {
             match task {
                 Task::Prepare { last_good, length } => self.prepare(shared, last_good, length),
                 Task::Move { last_good, length } => self.make_move(shared, last_good, length),
-                Task::Close(full) => {
-                    // Without its index a segment is read all the same. Its file is poisoned
-                    // for further writes, and there are none.
-                    if let Err(error) = maker::close(&full.segment, &full.index, full.last) {
-                        let name = full.segment.name();
-                        shared.note_cured(format!("{name} stays without its index: {error}"));
-                    }
-                }
+                Task::Close(full) => close(shared, &full),
             }
         }
         let outcome = self.trim(shared).and_then(|trimmed| {
@@ -199,6 +192,19 @@ impl<D: Disk> Helper<D> {
     }
 }
 
+/// Writes the index of a segment, unless it has been trimmed meanwhile: then its file is a spare,
+/// or another segment already.
+fn close<D: Disk>(shared: &Shared<D>, full: &Full<D::File>) {
+    if shared.table.find(full.segment.header.number).is_none() {
+        return;
+    }
+    // Without its index a segment is read all the same. Its file is poisoned for further writes,
+    // and there are none.
+    if let Err(error) = maker::close(&full.segment, &full.index, full.last) {
+        shared.note_cured(format!("{} stays without its index: {error}", full.segment.name()));
+    }
+}
+
 /// How many segments at the front hold nothing from `below` on, nothing that a later one needs,
 /// and are not needed to know where the log continues.
 fn trimmable<F>(segments: &[Arc<Segment<F>>], below: Lsn) -> usize {
@@ -215,4 +221,56 @@ fn trimmable<F>(segments: &[Arc<Segment<F>>], below: Lsn) -> usize {
     let needed = segments[count..].iter().map(|segment| segment.needs()).min();
     let needed = needed.unwrap_or(0);
     segments[..count].iter().take_while(|segment| segment.header.number < needed).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::index::Entry;
+    use crate::log::options::tests::counted;
+    use crate::log::{Log, Options, Staging, Wake};
+    use crate::sim_disk::SimDisk;
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(&self) {}
+    }
+
+    /// A trim may come between the moment in which a segment's last group is durable and the one
+    /// in which the task to close it is there.
+    #[test]
+    fn a_segment_that_was_trimmed_is_not_closed_any_more() {
+        let disk = SimDisk::new();
+        let options = || Options {
+            segment_size: 64 * 1024,
+            group_size: 32 * 1024,
+            chunk_size: 4096,
+            part_size: 8192,
+            ..Options::new(counted())
+        };
+        let (log, _) = Log::open(disk.clone(), options(), 0, &mut |_| Ok(())).unwrap();
+        let shared = &log.shared;
+        let first = Arc::clone(&shared.table.lock()[0]);
+        let mut lane = log.producer(Arc::new(Nobody), None).unwrap();
+        let how = Staging { kind: 1, waits: true, ..Staging::default() };
+        while shared.table.lock().iter().filter(|kept| kept.first_lsn().is_some()).count() < 3 {
+            lane.stage(&how, |out| out.extend_from_slice(&[7; 4000])).unwrap();
+            lane.drive(1000);
+            lane.drive(1000);
+            log.helper_step(0);
+        }
+        log.trim(log.durable());
+        while log.helper_step(0) {}
+        assert!(shared.table.find(first.header.number).is_none());
+        let last = LastGood { segment: first.header.number, end: first.end(), ..log_end(shared) };
+        let index = vec![Entry { first_lsn: Lsn::new(1), time_ms: 1, block: 1, records: 1 }];
+        let hash = disk.image_hash();
+        close(shared, &Full { segment: first, index, last });
+        assert_eq!(disk.image_hash(), hash, "its file may be another segment's");
+    }
+
+    fn log_end(shared: &Shared<SimDisk>) -> LastGood {
+        shared.with_core(|core| core.durable)
+    }
 }
