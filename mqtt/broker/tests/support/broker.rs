@@ -81,9 +81,19 @@ impl Broker {
 
     /// SIGTERM; how it ended.
     pub(crate) fn stop(&mut self) -> ExitStatus {
+        self.stop_by(rustix::process::Signal::TERM)
+    }
+
+    /// A signal that ends it; how it ended.
+    pub(crate) fn stop_by(&mut self, signal: rustix::process::Signal) -> ExitStatus {
         let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a process");
+        rustix::process::kill_process(pid, signal).expect("a process");
         wait(&mut self.child)
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// A clean stop and a new start.

@@ -16,7 +16,7 @@ mod connect;
 mod random;
 mod wire;
 
-pub(crate) use broker::{Broker, in_both_modes, on_disk};
+pub(crate) use broker::{Broker, in_both_modes, on_disk, run};
 pub(crate) use client::{Client, Received};
 pub(crate) use connect::{Accepted, Connect};
 pub(crate) use random::Random;
