@@ -1,5 +1,7 @@
 //! The command `zzq_broker` as a shell sees it: what it prints, how it ends, what it leaves alone.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::net::TcpListener;
