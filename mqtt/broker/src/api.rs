@@ -2,27 +2,25 @@
 //!
 //! Owns: the wiring of lanes, engine and wal; it runs in any async runtime.
 
-use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
-use zzq_engine::{HashSeed, Index, State};
-use zzq_lanes::{BindError, BindOptions, Bound, Context, Lanes, ListenerId, Seat as LaneSeat};
-use zzq_types::Lsn;
+use zzq_engine::HashSeed;
+use zzq_lanes::{BindError, BindOptions, Bound, Context, Lanes, ListenerId};
+use zzq_wal::HelperThread;
 use zzq_wal::io::FileDisk;
-use zzq_wal::{HelperThread, Log, LogClock, Producer, TailCursor};
 
-use crate::clock::{Clock, SystemClock};
-use crate::fetch::Fetcher;
+use crate::clock::SystemClock;
+use crate::fetch;
 use crate::metrics::{Counts, total};
 use crate::options::BrokerOptions;
+use crate::seeds::Seeds;
 use crate::shared::Shared;
-use crate::shell::{HeldWill, Journal, Seat, Seed, Shell};
-use crate::start::{self, Ground, LaneWake, Opened, StartError};
+use crate::shell::Shell;
+use crate::start::{self, Ground, Opened, StartError};
 
 /// A running broker. Clones are the same broker; it stops by [`Broker::shutdown`], or when the last
 /// clone is dropped.
@@ -39,9 +37,8 @@ struct Inner {
 }
 
 struct Store {
-    log: Arc<Log<FileDisk>>,
     _helper: HelperThread,
-    _opened: Opened<FileDisk>,
+    opened: Opened<FileDisk>,
 }
 
 impl Broker {
@@ -86,36 +83,24 @@ impl Broker {
     fn run(
         context: &Context,
         shared: Arc<Shared>,
-        ground: Ground<FileDisk>,
+        mut ground: Ground<FileDisk>,
         clock: SystemClock,
         random: u64,
     ) -> Result<Self, StartError> {
-        let Ground { states, indexes, wills, first_number, last_ms, log: opened } = ground;
-        let mut maker = Maker {
-            shared: Arc::clone(&shared),
-            clock,
-            last_ms,
-            first_number,
-            random,
-            opened: None,
-            shards: states.into_iter().zip(indexes).collect(),
-        };
-        let store = match opened {
-            Some(opened) => {
-                let log = Arc::new(opened.log.clone());
-                let helper = log.spawn_helper().map_err(StartError::Lanes)?;
-                let fetcher = Fetcher::spawn(Arc::clone(&log)).map_err(StartError::Lanes)?;
-                maker.opened = Some((Arc::clone(&log), fetcher));
-                Some(Store { log, _helper: helper, _opened: opened })
-            }
-            None => None,
-        };
+        let opened = ground.log.take();
+        let (mut helper, mut way) = (None, None);
+        if let Some(Opened { log, .. }) = &opened {
+            helper = Some(log.spawn_helper().map_err(StartError::Lanes)?);
+            let (fetcher, library) = fetch::library(log.clone());
+            library.spawn().map_err(StartError::Lanes)?;
+            way = Some((Arc::new(log.clone()), fetcher));
+        }
+        let mut seeds = Seeds::new(Arc::clone(&shared), ground, way, clock, random);
+        let mut wait = || thread::sleep(Duration::from_micros(100));
         let lanes = context
-            .spawn(|seat| {
-                // Wills are few: every lane gets all of them and uses its own.
-                maker.seed(seat, wills.clone()).map(Shell::new)
-            })
+            .spawn(|seat| seeds.next(seat.waker(), &mut wait).map(Shell::new))
             .map_err(StartError::Lanes)?;
+        let store = opened.zip(helper).map(|(opened, helper)| Store { _helper: helper, opened });
         let log = Mutex::new(store);
         Ok(Self(Arc::new(Inner { lanes, shared, log, _context: context.clone() })))
     }
@@ -144,7 +129,7 @@ impl Broker {
         self.0.lanes.stop(within).await;
         let store = self.0.log.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(store) = store
-            && let Err(error) = store.log.mark_durable()
+            && let Err(error) = store.opened.log.mark_durable()
         {
             tracing::error!(%error, "the end of the log could not be marked");
         }
@@ -159,78 +144,6 @@ impl Broker {
 impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Broker").field("options", &self.0.shared.options).finish_non_exhaustive()
-    }
-}
-
-/// Makes the seeds of lanes, one after the other.
-struct Maker {
-    shared: Arc<Shared>,
-    clock: SystemClock,
-    last_ms: u64,
-    first_number: u64,
-    random: u64,
-    opened: Option<(Arc<Log<FileDisk>>, Fetcher)>,
-    /// What is left for the lanes to come, the next one first.
-    shards: VecDeque<(State, Index)>,
-}
-
-impl Maker {
-    fn seed(
-        &mut self,
-        seat: &mut LaneSeat,
-        wills: FxHashMap<Lsn, HeldWill>,
-    ) -> io::Result<Seed<FileDisk>> {
-        let lane = seat.lane();
-        let reading = self.clock.read();
-        let mut log_clock = LogClock::new(self.last_ms, reading.boot_ms, reading.wall_ms);
-        let (journal, fetch) = match &self.opened {
-            None => (Journal::memory(), None),
-            Some((log, fetcher)) => {
-                let (producer, tail) = self.join(log, seat, &mut log_clock)?;
-                let fetch = Some(fetcher.seat(seat.waker()));
-                (Journal::at(Seat { log: Arc::clone(log), producer, tail }), fetch)
-            }
-        };
-        let shard = self.shards.pop_front();
-        let (state, index) = shard.ok_or_else(|| io::Error::other("more lanes than shards"))?;
-        Ok(Seed {
-            lane,
-            shared: Arc::clone(&self.shared),
-            clock: Box::new(self.clock),
-            log_clock,
-            journal,
-            fetch,
-            state,
-            wills,
-            index,
-            first_number: start::first_number_of(lane.0, self.first_number),
-            random: self.random.wrapping_add(u64::from(lane.0) << 56),
-        })
-    }
-
-    /// A lane's place at the log. The last lane to come writes the start.
-    fn join(
-        &self,
-        log: &Arc<Log<FileDisk>>,
-        seat: &LaneSeat,
-        log_clock: &mut LogClock,
-    ) -> io::Result<(Producer<FileDisk>, TailCursor)> {
-        let waker = seat.waker();
-        let notify = match waker.eventfd() {
-            Some(fd) => Some(Arc::new(fd.try_clone_to_owned()?)),
-            None => None,
-        };
-        let wake = Arc::new(LaneWake(waker));
-        let mut producer = log.producer(wake, notify).map_err(io::Error::other)?;
-        let tail = producer.tail();
-        if seat.lane().index() + 1 == seat.lanes() {
-            let mut clock = self.clock;
-            let mut wait = || thread::sleep(Duration::from_micros(100));
-            let lanes = self.shared.lanes();
-            start::begin(log, &mut producer, lanes, log_clock, &mut clock, &mut wait)
-                .map_err(io::Error::other)?;
-        }
-        Ok((producer, tail))
     }
 }
 

@@ -50,19 +50,45 @@ pub(crate) struct FetchSeat {
     inbox: Arc<Inbox>,
 }
 
-/// The reader thread's other end: it ends when all seats are gone.
+/// Gives seats to lanes.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetcher(Sender<Request>);
 
-impl Fetcher {
-    /// Starts the thread.
-    pub(crate) fn spawn<D: Disk>(log: Arc<Log<D>>) -> io::Result<Self> {
-        let (sender, receiver) = channel();
-        let run = move || serve(&log, &receiver);
-        thread::Builder::new().name("zzq-reader".into()).spawn(run)?;
-        Ok(Self(sender))
+/// Where requests are served.
+#[derive(Debug)]
+pub(crate) struct Library<D: Disk> {
+    log: Log<D>,
+    requests: Receiver<Request>,
+}
+
+/// The two ends of reading back.
+pub(crate) fn library<D: Disk>(log: Log<D>) -> (Fetcher, Library<D>) {
+    let (sender, requests) = channel();
+    (Fetcher(sender), Library { log, requests })
+}
+
+impl<D: Disk> Library<D> {
+    /// Serves on a thread that ends when all seats are gone.
+    pub(crate) fn spawn(self) -> io::Result<()> {
+        let run = move || {
+            while let Ok(request) = self.requests.recv() {
+                self.serve(request);
+            }
+        };
+        thread::Builder::new().name("zzq-reader".into()).spawn(run).map(|_| ())
     }
 
+    fn serve(&self, request: Request) {
+        let Request { conn, lsns, inbox } = request;
+        let mut messages = Vec::with_capacity(lsns.len());
+        let error = read_all(&self.log, &lsns, &mut messages).err();
+        let fetched = Fetched { conn, messages, error };
+        inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner).push(fetched);
+        inbox.waker.wake();
+    }
+}
+
+impl Fetcher {
     /// A lane's seat.
     pub(crate) fn seat(&self, waker: LaneWaker) -> FetchSeat {
         let inbox = Arc::new(Inbox { fetched: Mutex::default(), waker });
@@ -82,17 +108,6 @@ impl FetchSeat {
     /// What has come since the last call.
     pub(crate) fn take(&self) -> Vec<Fetched> {
         std::mem::take(&mut *self.inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-fn serve<D: Disk>(log: &Log<D>, requests: &Receiver<Request>) {
-    while let Ok(request) = requests.recv() {
-        let mut messages = Vec::with_capacity(request.lsns.len());
-        let error = read_all(log, &request.lsns, &mut messages).err();
-        let fetched = Fetched { conn: request.conn, messages, error };
-        let inbox = &request.inbox;
-        inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner).push(fetched);
-        inbox.waker.wake();
     }
 }
 

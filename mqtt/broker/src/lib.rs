@@ -29,6 +29,7 @@ mod exit;
 mod fetch;
 mod metrics;
 mod options;
+mod seeds;
 mod shared;
 mod shell;
 mod start;
