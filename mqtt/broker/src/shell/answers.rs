@@ -1,6 +1,7 @@
 //! Answers that wait for the log: they leave in order, once what they depend on is committed.
 
 use zzq_codec::{Ack, AckKind};
+use zzq_engine::Handed;
 use zzq_lanes::{Class, Close, ConnId, LaneIndex};
 use zzq_types::{PacketId, ReasonCode};
 use zzq_wal::disk::Disk;
@@ -29,6 +30,8 @@ impl<D: Disk> Shell<D> {
         let handed = self.journal.handed();
         if self.gate.is_empty() && self.journal.is_committed(handed) {
             self.give(io, answer);
+        } else if self.journal.is_read_only() {
+            self.give_up_answer(io, answer);
         } else {
             self.gate.push(handed, answer);
         }
@@ -48,6 +51,46 @@ impl<D: Disk> Shell<D> {
             self.give(io, answer);
         }
         self.ready_answers = ready;
+    }
+
+    /// The log commits nothing any more. What became of the records that were handed over is known
+    /// at the next start: who waits for them is cut off without an answer.
+    pub(super) fn give_up_answers(&mut self, io: &mut Io<'_, D>) {
+        self.give_committed(io);
+        let mut gate = std::mem::take(&mut self.gate);
+        let mut waiting = std::mem::take(&mut self.ready_answers);
+        gate.release(Handed::new(u64::MAX), |answer| waiting.push(answer));
+        for answer in waiting.drain(..) {
+            self.give_up_answer(io, answer);
+        }
+        self.ready_answers = waiting;
+        // They are refused when they are offered again.
+        self.unpark(io);
+    }
+
+    fn give_up_answer(&mut self, io: &mut Io<'_, D>, answer: Answer) {
+        match answer {
+            // A refusal is true whatever the log holds: nothing was handed over.
+            Answer::Ack { kind: AckKind::PubAck | AckKind::PubRec, reason, .. }
+                if reason.is_failure() =>
+            {
+                self.give(io, answer);
+            }
+            Answer::Ack { conn, .. } | Answer::Opened { conn } => self.cut_off(io, conn),
+            Answer::Change { change } => {
+                let client = self.changes.client(change);
+                let logged = |conn| self.links.get(conn).is_some_and(|link| link.logged);
+                if let Some(conn) = client.filter(|conn| logged(*conn)) {
+                    self.cut_off(io, conn);
+                }
+                self.give(io, answer);
+            }
+            Answer::Close { .. } | Answer::Report { .. } => self.give(io, answer),
+        }
+    }
+
+    fn cut_off(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        self.dismiss(io, conn, ReasonCode::UnspecifiedError, "the log is read-only");
     }
 
     fn give(&mut self, io: &mut Io<'_, D>, answer: Answer) {

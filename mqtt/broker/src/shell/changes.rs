@@ -43,6 +43,14 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// The client that waits for a change.
+    pub(super) fn client(&self, change: u32) -> Option<ConnId> {
+        match self.open.get(change as usize)?.then {
+            Then::Acknowledge { conn, .. } => Some(conn),
+            Then::Forget { .. } => None,
+        }
+    }
+
     /// A session waits for retained messages.
     pub(super) fn watch(&mut self, session: SessionNumber) {
         self.live.entry(session).or_default().0 += 1;

@@ -390,8 +390,9 @@ impl<D: Disk> Shell<D> {
             self.hand_over_receipts(io);
             again = self.journal.drive(self.now_ms);
         }
-        if self.journal.is_read_only() {
+        if self.journal.is_read_only() && !std::mem::replace(&mut self.told_read_only, true) {
             self.tell_read_only();
+            self.give_up_answers(io);
         }
         again
     }
@@ -425,14 +426,12 @@ impl<D: Disk> Shell<D> {
         self.shared.metrics[self.lane.index()].publish(&self.counts);
     }
 
-    fn tell_read_only(&mut self) {
-        if !std::mem::replace(&mut self.told_read_only, true) {
-            let reason = self.journal.fault().unwrap_or_default();
-            tracing::error!(
-                reason,
-                "the log is read-only: nothing more is acknowledged; free or replace the disk of \
-                 --data-dir and restart"
-            );
-        }
+    fn tell_read_only(&self) {
+        let reason = self.journal.fault().unwrap_or_default();
+        tracing::error!(
+            reason,
+            "the log is read-only: nothing more is acknowledged; free or replace the disk of \
+             --data-dir and restart"
+        );
     }
 }
