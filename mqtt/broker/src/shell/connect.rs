@@ -135,7 +135,7 @@ impl<D: Disk> Shell<D> {
             Some((number, ..)) => number,
             None => self.take_number(),
         };
-        let logged = self.journal.is_log() && (terms.expiry_s > 0 || connect.will.is_some());
+        let logged = self.is_logged(terms.expiry_s, connect.will.is_some());
         let ends_logged = known.is_some_and(|(_, volatile, will)| !volatile || will);
         let record_logged = logged || (self.journal.is_log() && ends_logged);
         if record_logged && self.journal.is_read_only() {
@@ -163,7 +163,7 @@ impl<D: Disk> Shell<D> {
             }
             self.opening.insert(client.into(), conn);
         }
-        self.agree(conn, connect, encoder, client, session, logged, terms);
+        self.agree(conn, connect, encoder, client, session, record_logged, terms);
         let ack = self.conn_ack(connect, terms, client, present);
         if let Some(link) = self.links.get_mut(conn) {
             link.phase = Phase::Opening;
@@ -175,6 +175,11 @@ impl<D: Disk> Shell<D> {
             self.opened(io, conn);
         }
         Flow::Next
+    }
+
+    /// Whether what happens to such a session while it is up is in the log.
+    fn is_logged(&self, expiry_s: u32, has_will: bool) -> bool {
+        self.journal.is_log() && (expiry_s > 0 || has_will)
     }
 
     /// Ends the connection that a session has. False: to be tried again.
@@ -200,7 +205,7 @@ impl<D: Disk> Shell<D> {
         encoder: Encoder,
         client: &str,
         session: SessionNumber,
-        logged: bool,
+        record_logged: bool,
         terms: Terms,
     ) {
         let limits = self.shared.options.limits;
@@ -209,7 +214,8 @@ impl<D: Disk> Shell<D> {
         link.encoder = encoder;
         link.client = client.into();
         link.session = Some(session);
-        link.logged = logged;
+        // What ends it before it is open goes the way of its Connect, behind it.
+        link.logged = record_logged;
         link.has_will = connect.will.is_some();
         link.expiry_s = terms.expiry_s;
         link.silence_ms = u64::from(terms.keep_alive) * 1500;
@@ -235,12 +241,14 @@ impl<D: Disk> Shell<D> {
     //= MQTT5-3.2.0-1
     //= MQTT5-3.2.0-2
     pub(super) fn opened(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
-        let Some(link) = self.links.get_mut(conn) else { return };
-        if link.phase != Phase::Opening {
+        let Some(link) = self.links.get(conn).filter(|link| link.phase == Phase::Opening) else {
             return;
-        }
+        };
+        let logged = self.is_logged(link.expiry_s, link.has_will);
+        let Some(link) = self.links.get_mut(conn) else { return };
         let Some(session) = link.session else { return };
         link.phase = Phase::Up;
+        link.logged = logged;
         let ack = std::mem::take(&mut link.conn_ack);
         self.opening.remove(&link.client);
         if let Some(queue) = self.state.session(session).map(zzq_engine::Session::queue) {
