@@ -78,6 +78,12 @@ impl<D: Disk> Library<D> {
         thread::Builder::new().name("zzq-reader".into()).spawn(run).map(|_| ())
     }
 
+    /// Serves one request; false if there is none.
+    #[cfg(test)]
+    pub(crate) fn step(&self) -> bool {
+        self.requests.try_recv().map(|request| self.serve(request)).is_ok()
+    }
+
     fn serve(&self, request: Request) {
         let Request { conn, lsns, inbox } = request;
         let mut messages = Vec::with_capacity(lsns.len());

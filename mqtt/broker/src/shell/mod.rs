@@ -29,6 +29,8 @@ mod receipts;
 mod retained;
 mod subscribe;
 mod sys_topics;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::collections::{BTreeMap, VecDeque};

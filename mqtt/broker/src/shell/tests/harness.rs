@@ -1,0 +1,461 @@
+//! A broker in one thread: lanes over memory, a log over [`SimDisk`], the helper and the reader
+//! stepped by hand, time that stands still until it is told to go on; and clients that speak
+//! packets and show what they got as lines.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use zzq_codec::{
+    Ack, AckKind, Connect, Decoder, Delivery, Disconnect, Encoder, Limits as PacketLimits, Packet,
+    Publish, Subscribe, SubscriptionsBuf, Unsubscribe, Will,
+};
+use zzq_engine::HashSeed;
+use zzq_lanes::driver::mem::{MemDriver, MemPeer};
+use zzq_lanes::driver::{Driver, Rest};
+use zzq_lanes::{Lane, LaneWaker, Limits as LaneLimits, group};
+use zzq_types::{
+    PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
+    SubscribeOptions, TopicName,
+};
+use zzq_wal::sim_disk::{Fault, SimDisk};
+use zzq_wal::{Log, Options as LogOptions};
+
+use crate::clock::{Clock, Reading};
+use crate::fetch::{self, Library};
+use crate::options::BrokerOptions;
+use crate::seeds::Seeds;
+use crate::shared::Shared;
+use crate::shell::Shell;
+use crate::start;
+
+/// When wall clocks of these tests begin.
+const WALL_MS: u64 = 1_700_000_000_000;
+
+pub(super) const VERSIONS: [ProtocolVersion; 2] = [ProtocolVersion::V311, ProtocolVersion::V5];
+pub(super) const FAIL: Fault = Fault::Fail(std::io::ErrorKind::Other);
+
+/// Milliseconds since the test began; it goes on over restarts.
+#[derive(Clone, Debug, Default)]
+struct TestClock(Arc<AtomicU64>);
+
+impl TestClock {
+    fn now(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Clock for TestClock {
+    fn read(&mut self) -> Reading {
+        Reading { boot_ms: self.now(), wall_ms: WALL_MS + self.now() }
+    }
+}
+
+/// What a broker is made with.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) version: ProtocolVersion,
+    pub(super) lanes: u16,
+    pub(super) options: BrokerOptions,
+}
+
+impl Setup {
+    pub(super) fn new(version: ProtocolVersion) -> Self {
+        let options = BrokerOptions { sys_interval: Duration::ZERO, ..BrokerOptions::default() };
+        Self { version, lanes: 1, options }
+    }
+
+    pub(super) fn start(self) -> World {
+        World::start(self, SimDisk::new(), TestClock::default())
+    }
+}
+
+/// A broker and its disk.
+pub(super) struct World {
+    pub(super) disk: SimDisk,
+    pub(super) setup: Setup,
+    log: Log<SimDisk>,
+    library: Library<SimDisk>,
+    lanes: Vec<Lane<Shell<SimDisk>, MemDriver>>,
+    clock: TestClock,
+    accepting: usize,
+}
+
+impl World {
+    fn start(setup: Setup, disk: SimDisk, mut clock: TestClock) -> Self {
+        let path = Path::new("simulated");
+        let seed = HashSeed(1, 2);
+        let ground =
+            start::open_log(disk.clone(), small(&disk), path, setup.lanes, seed, &mut clock);
+        let mut ground = ground.unwrap();
+        let log = ground.log.take().unwrap().log;
+        let (fetcher, library) = fetch::library(log.clone());
+        let shared = Arc::new(Shared::new(setup.options.clone(), setup.lanes));
+        let way = Some((Arc::new(log.clone()), fetcher));
+        let mut seeds = Seeds::new(shared, ground, way, clock.clone(), 7);
+        let wakers: Vec<_> = (0..setup.lanes).map(|_| LaneWaker::flag_only()).collect();
+        let helped = log.clone();
+        let mut wait = || assert!(helped.helper_step(0), "the start waits for nothing");
+        let lanes = group(&wakers, LaneLimits::default()).into_iter().map(|parts| {
+            let waker = wakers[parts.lane().index()].clone();
+            let seed = seeds.next(waker, &mut wait).unwrap();
+            Lane::new(parts, Shell::new(seed), MemDriver::default())
+        });
+        let lanes = lanes.collect();
+        // What a lane's eventfd does elsewhere.
+        disk.on_completion(move |_| wakers.iter().for_each(LaneWaker::wake));
+        let mut world = Self { disk, setup, log, library, lanes, clock, accepting: 0 };
+        world.pass(0);
+        world
+    }
+
+    /// Turns until nobody has anything to do.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            for lane in &mut self.lanes {
+                lane.turn();
+            }
+            let mut busy = self.log.helper_step(self.clock.now());
+            while self.library.step() {
+                busy = true;
+            }
+            let rests =
+                |lane: &Lane<_, MemDriver>| lane.rest() != Rest::Now && !lane.driver().has_events();
+            if !busy && self.lanes.iter().all(rests) {
+                return;
+            }
+        }
+        panic!("the lanes never come to rest");
+    }
+
+    /// Time goes on by so many ms, one by one, so that everything due is done in its time.
+    pub(super) fn pass(&mut self, millis: u64) {
+        self.settle();
+        let end = self.clock.now() + millis;
+        while self.clock.now() < end {
+            let due = self.lanes.iter().filter_map(|lane| match lane.rest() {
+                Rest::Until(at) => Some(at.0),
+                Rest::Now | Rest::Forever => None,
+            });
+            let next = due.min().unwrap_or(end).clamp(self.clock.now() + 1, end);
+            self.clock.0.store(next, Ordering::Relaxed);
+            for lane in &mut self.lanes {
+                let now = lane.driver_mut().now();
+                lane.driver_mut().set_now(now + Duration::from_millis(next - now.0));
+            }
+            self.settle();
+        }
+    }
+
+    /// The power goes, chance deciding what of the disk is left; a broker starts over that.
+    pub(super) fn crash(self, seed: u64) -> Self {
+        let disk = self.disk.crash(seed);
+        self.start_over(disk)
+    }
+
+    /// The process ends at once; a broker starts over what it left.
+    pub(super) fn kill(self) -> Self {
+        let disk = self.disk.restart();
+        self.start_over(disk)
+    }
+
+    fn start_over(self, disk: SimDisk) -> Self {
+        let Self { setup, clock, .. } = self;
+        // The drivers begin anew.
+        clock.0.fetch_add(1, Ordering::Relaxed);
+        let mut world = Self::start(setup, disk, clock);
+        world.settle();
+        world
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.log.is_read_only()
+    }
+
+    /// The shell of a lane, to look into.
+    pub(super) fn shell(&self, lane: usize) -> &Shell<SimDisk> {
+        self.lanes[lane].handler()
+    }
+
+    /// A connection on which nothing was sent; lanes accept in turn.
+    pub(super) fn open(&mut self) -> Client {
+        let lanes = self.lanes.len();
+        let lane = &mut self.lanes[self.accepting % lanes];
+        self.accepting += 1;
+        Client::new(lane.driver_mut().connect(), self.setup.version)
+    }
+
+    /// A connection that has sent its CONNECT.
+    pub(super) fn call(&mut self, hello: &Hello<'_>) -> Client {
+        let mut client = self.open();
+        client.connect(hello);
+        self.settle();
+        client
+    }
+
+    /// A client with a session that outlives its connection.
+    pub(super) fn member(&mut self, id: &str) -> Client {
+        let mut client = self.call(&Hello::member(id));
+        let got = client.got();
+        assert!(got == ["CONNACK"] || got == ["CONNACK present"], "{got:?}");
+        client
+    }
+
+    /// A client whose session ends with its connection.
+    pub(super) fn guest(&mut self, id: &str) -> Client {
+        let mut client = self.call(&Hello::guest(id));
+        assert_eq!(client.got(), ["CONNACK"]);
+        client
+    }
+
+    /// Subscribes and takes SUBACK.
+    #[track_caller]
+    pub(super) fn subscribe(&mut self, client: &mut Client, filter: &str, qos: QoS) {
+        client.subscribe(9, filter, qos);
+        self.settle();
+        assert_eq!(client.got(), ["SUBACK 9"]);
+    }
+
+    /// Publishes and takes the answers to the end.
+    #[track_caller]
+    pub(super) fn publish(&mut self, client: &mut Client, line: Line<'_>) {
+        client.publish(line);
+        self.settle();
+        match line.qos {
+            QoS::AtMostOnce => {}
+            QoS::AtLeastOnce => assert_eq!(client.got(), [format!("PUBACK {}", line.id)]),
+            QoS::ExactlyOnce => {
+                assert_eq!(client.got(), [format!("PUBREC {}", line.id)]);
+                client.ack(AckKind::PubRel, line.id);
+                self.settle();
+                assert_eq!(client.got(), [format!("PUBCOMP {}", line.id)]);
+            }
+        }
+    }
+}
+
+/// Log sizes at which segments roll soon, and salts that are the same in each run and differ from
+/// start to start.
+fn small(disk: &SimDisk) -> LogOptions {
+    use zzq_wal::disk::Disk;
+    let files = disk.list().unwrap().len();
+    let mut state = (files as u128) << 64 | 0x9E37_79B9_7F4A_7C15;
+    let salts = move || {
+        state = state.wrapping_mul(0xDA94_2042_E4DD_58B5_DA94_2042_E4DD_58B5).wrapping_add(1);
+        (state ^ state >> 61).to_le_bytes()
+    };
+    LogOptions {
+        segment_size: 256 * 1024,
+        group_size: 32 * 1024,
+        chunk_size: 4096,
+        part_size: 8192,
+        ..LogOptions::new(Box::new(salts))
+    }
+}
+
+/// What a CONNECT says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hello<'a> {
+    pub(super) id: &'a str,
+    /// The session outlives its connection, and one that is there is resumed.
+    pub(super) stays: bool,
+    /// Topic, QoS and RETAIN of a will that says `gone`.
+    pub(super) will: Option<(&'a str, QoS, bool)>,
+    /// Receive Maximum; MQTT 5 alone.
+    pub(super) window: Option<u16>,
+}
+
+impl<'a> Hello<'a> {
+    pub(super) fn member(id: &'a str) -> Self {
+        Self { id, stays: true, will: None, window: None }
+    }
+
+    pub(super) fn guest(id: &'a str) -> Self {
+        Self { stays: false, ..Self::member(id) }
+    }
+}
+
+/// What a PUBLISH says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line<'a> {
+    pub(super) topic: &'a str,
+    pub(super) text: &'a str,
+    pub(super) qos: QoS,
+    pub(super) id: u16,
+    pub(super) dup: bool,
+    pub(super) retain: bool,
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn new(topic: &'a str, text: &'a str, qos: QoS, id: u16) -> Self {
+        Self { topic, text, qos, id, dup: false, retain: false }
+    }
+
+    pub(super) fn again(self) -> Self {
+        Self { dup: true, ..self }
+    }
+
+    pub(super) fn retained(self) -> Self {
+        Self { retain: true, ..self }
+    }
+}
+
+/// A client's end of a connection.
+pub(super) struct Client {
+    peer: MemPeer,
+    version: ProtocolVersion,
+    input: Vec<u8>,
+    closed: bool,
+}
+
+impl Client {
+    fn new(peer: MemPeer, version: ProtocolVersion) -> Self {
+        Self { peer, version, input: Vec::new(), closed: false }
+    }
+
+    pub(super) fn send(&mut self, packet: &Packet<'_>) {
+        let mut bytes = Vec::new();
+        Encoder::new(self.version).encode(packet, &mut bytes).unwrap();
+        self.peer.send(&bytes);
+    }
+
+    pub(super) fn connect(&mut self, hello: &Hello<'_>) {
+        let mut properties = PropertiesBuf::new();
+        if self.version.is_v5() {
+            if hello.stays {
+                properties.push(Property::SessionExpiry(u32::MAX)).unwrap();
+            }
+            if let Some(window) = hello.window {
+                properties.push(Property::ReceiveMaximum(window)).unwrap();
+            }
+        }
+        let will = hello.will.map(|(topic, qos, retain)| Will {
+            qos,
+            retain,
+            properties: Properties::EMPTY,
+            topic: TopicName::new(topic).unwrap(),
+            payload: b"gone",
+        });
+        self.send(&Packet::Connect(Connect {
+            clean_start: !hello.stays,
+            properties: properties.as_properties(),
+            will,
+            ..Connect::new(self.version, hello.id)
+        }));
+    }
+
+    pub(super) fn subscribe(&mut self, id: u16, filter: &str, qos: QoS) {
+        let mut list = SubscriptionsBuf::new();
+        list.push(filter, SubscribeOptions::with_qos(qos)).unwrap();
+        self.send(&Packet::Subscribe(Subscribe {
+            packet_id: packet_id(id),
+            properties: Properties::EMPTY,
+            subscriptions: list.subscriptions(),
+        }));
+    }
+
+    pub(super) fn unsubscribe(&mut self, id: u16, filter: &str) {
+        let mut list = SubscriptionsBuf::new();
+        list.push(filter, SubscribeOptions::default()).unwrap();
+        self.send(&Packet::Unsubscribe(Unsubscribe {
+            packet_id: packet_id(id),
+            properties: Properties::EMPTY,
+            filters: list.filters(),
+        }));
+    }
+
+    pub(super) fn publish(&mut self, line: Line<'_>) {
+        let delivery = match line.qos {
+            QoS::AtMostOnce => Delivery::AtMostOnce,
+            QoS::AtLeastOnce => Delivery::AtLeastOnce(packet_id(line.id)),
+            QoS::ExactlyOnce => Delivery::ExactlyOnce(packet_id(line.id)),
+        };
+        let topic = TopicName::new(line.topic).unwrap();
+        self.send(&Packet::Publish(Publish {
+            dup: line.dup,
+            retain: line.retain,
+            ..Publish::new(topic, delivery, line.text.as_bytes())
+        }));
+    }
+
+    pub(super) fn ack(&mut self, kind: AckKind, id: u16) {
+        let ack = Ack::success(packet_id(id));
+        self.send(&match kind {
+            AckKind::PubAck => Packet::PubAck(ack),
+            AckKind::PubRec => Packet::PubRec(ack),
+            AckKind::PubRel => Packet::PubRel(ack),
+            AckKind::PubComp => Packet::PubComp(ack),
+        });
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        self.send(&Packet::Disconnect(Disconnect::with_reason(ReasonCode::Success)));
+    }
+
+    /// Breaks the connection.
+    pub(super) fn reset(&self) {
+        self.peer.reset();
+    }
+
+    /// What has come since the last call, one line for each packet, and `closed` at its end.
+    pub(super) fn got(&mut self) -> Vec<String> {
+        self.input.extend(self.peer.receive());
+        let decoder = Decoder::of_servers(self.version, PacketLimits::default());
+        let (mut lines, mut used) = (Vec::new(), 0);
+        while let Some((packet, size)) = decoder.decode(&self.input[used..]).unwrap() {
+            lines.push(show(&packet));
+            used += size;
+        }
+        self.input.drain(..used);
+        if self.peer.is_ended() && !std::mem::replace(&mut self.closed, true) {
+            lines.push("closed".into());
+        }
+        lines
+    }
+
+    /// The broker says that nothing more will come.
+    pub(super) fn is_ended(&self) -> bool {
+        self.peer.is_ended()
+    }
+}
+
+fn packet_id(id: u16) -> PacketId {
+    PacketId::new(id).unwrap()
+}
+
+fn show(packet: &Packet<'_>) -> String {
+    let name = packet.packet_type().name();
+    match packet {
+        Packet::ConnAck(ack) if ack.reason.is_failure() => format!("{name} refused"),
+        Packet::ConnAck(ack) if ack.session_present => format!("{name} present"),
+        Packet::Publish(publish) => show_publish(publish),
+        Packet::PubAck(ack) | Packet::PubRec(ack) | Packet::PubRel(ack) | Packet::PubComp(ack) => {
+            // That nothing is there any more is no failure when a packet was repeated.
+            let failed =
+                ack.reason.is_failure() && ack.reason != ReasonCode::PacketIdentifierNotFound;
+            let failed = if failed { " failed" } else { "" };
+            format!("{name} {}{failed}", ack.packet_id.get())
+        }
+        Packet::SubAck(ack) => format!("{name} {}", ack.packet_id.get()),
+        Packet::UnsubAck(ack) => format!("{name} {}", ack.packet_id.get()),
+        _ => name.into(),
+    }
+}
+
+/// `topic=text` with QoS, identifier and flags.
+fn show_publish(publish: &Publish<'_>) -> String {
+    let topic = publish.topic.map_or("", TopicName::as_str);
+    let mut line = format!("{topic}={}", String::from_utf8_lossy(publish.payload));
+    if let Some(id) = publish.delivery.packet_id() {
+        write!(line, " q{} #{}", publish.delivery.qos().bits(), id.get()).unwrap();
+    }
+    if publish.dup {
+        line += " dup";
+    }
+    if publish.retain {
+        line += " retain";
+    }
+    line
+}

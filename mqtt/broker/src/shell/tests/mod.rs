@@ -1,0 +1,7 @@
+//! The shell over a simulated disk and connections in memory: no threads, sockets or clocks.
+
+mod crash;
+mod harness;
+mod restart;
+mod window;
+mod withheld;
