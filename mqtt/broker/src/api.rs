@@ -141,6 +141,13 @@ impl Broker {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Nobody waits: clients are told as far as that takes no time.
+        drop(self.lanes.stop(Duration::ZERO));
+    }
+}
+
 impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Broker").field("options", &self.0.shared.options).finish_non_exhaustive()

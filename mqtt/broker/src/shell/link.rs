@@ -26,6 +26,7 @@ pub(crate) enum Phase {
 }
 
 /// A connection and what it has agreed on.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: SocketAddr,
@@ -54,6 +55,8 @@ pub(crate) struct Link {
     /// 1.5 times the keep alive, in ms; 0: none.
     pub(crate) silence_ms: u64,
     pub(crate) heard: Millis,
+    /// Its input waits here, so nothing can be heard.
+    pub(crate) parked: bool,
     pub(crate) aliases: Aliases,
     /// QoS 1 and 2 publishes of the client whose last answer has not left.
     pub(crate) inbound: u32,
@@ -108,6 +111,7 @@ impl Link {
             held_for: None,
             silence_ms: 0,
             heard: now,
+            parked: false,
             aliases: Aliases::default(),
             inbound: 0,
             inbound_most: u32::MAX,

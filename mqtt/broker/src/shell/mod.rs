@@ -274,6 +274,9 @@ impl<D: Disk> Shell<D> {
         }
         io.pause(conn);
         self.parked.push(conn);
+        if let Some(link) = self.links.get_mut(conn) {
+            link.parked = true;
+        }
         Flow::Again
     }
 

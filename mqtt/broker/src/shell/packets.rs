@@ -15,6 +15,7 @@ impl<D: Disk> Shell<D> {
     pub(super) fn packets(&mut self, io: &mut Io<'_, D>, conn: ConnId, input: &[u8]) -> usize {
         let Some(link) = self.links.get_mut(conn) else { return input.len() };
         link.heard = io.now();
+        link.parked = false;
         let mut used = 0;
         let mut previous: Option<Publish<'_>> = None;
         while used < input.len() {
@@ -188,6 +189,11 @@ impl<D: Disk> Shell<D> {
     pub(super) fn silent(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         let Some(link) = self.links.get(conn) else { return };
         match link.phase {
+            Phase::New | Phase::Up if link.parked => {
+                // What the client says waits for us: its silence is ours.
+                let wait = self.shared.options.limits.connect_timeout;
+                io.set_timer(conn, SILENCE, io.now() + wait);
+            }
             Phase::New => {
                 tracing::info!(peer = %link.peer, "connection closed: no CONNECT in time");
                 io.close(conn, Close::Now);

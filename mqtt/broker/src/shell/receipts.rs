@@ -80,6 +80,10 @@ impl<D: Disk> Shell<D> {
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };
         let id = ack.packet_id;
+        if !logged && self.overlay.is_open(session, id, false) {
+            // Its Publish is in the log and not applied yet, this record would be: it waits.
+            return self.park(io, conn);
+        }
         let reason = if self.is_open(session, id) {
             let record = Record::Release(Release { session, id });
             let how = How { waits: true, lanes: self.bit(), frees: true };
