@@ -224,3 +224,84 @@ fn identifiers_of_messages_that_a_crash_took_name_no_others() {
         }
     }
 }
+
+/// What a client has been told before the power went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Session,
+    Subscription,
+    Retained,
+    /// The will is to come if the client is lost.
+    Will,
+}
+
+/// Connects, subscribes, leaves a retained message and a client with a will.
+fn set_up(world: &mut World) -> Vec<Told> {
+    let mut told = Vec::new();
+    let mut expect = |world: &mut World, client: &mut Client, line: &str, what| {
+        world.pass(10);
+        if client.got() == [line] {
+            told.push(what);
+        }
+    };
+    let mut member = world.call(&Hello::member("member"));
+    expect(world, &mut member, "CONNACK", Told::Session);
+    member.subscribe(1, "t/#", AtLeastOnce);
+    expect(world, &mut member, "SUBACK 1", Told::Subscription);
+    member.publish(Line::new("r", "kept", AtLeastOnce, 2).retained());
+    expect(world, &mut member, "PUBACK 2", Told::Retained);
+    member.disconnect();
+    let will = Some(("t/will", AtLeastOnce, false));
+    let mut lost = world.call(&Hello { will, ..Hello::guest("lost") });
+    expect(world, &mut lost, "CONNACK", Told::Will);
+    told
+}
+
+#[test]
+fn what_a_client_was_told_is_so_after_a_crash_at_every_step() {
+    for version in VERSIONS {
+        for lanes in [1, 2] {
+            for seed in 1..5 {
+                for step in 1.. {
+                    let mut world = Setup { lanes, ..Setup::new(version) }.start();
+                    world.disk.cut_power(step);
+                    let told = set_up(&mut world);
+                    let off = world.disk.is_off();
+                    let mut world = world.crash(seed);
+                    check_told(
+                        &mut world,
+                        &told,
+                        &format!("{version:?}, {step}, {seed}: {told:?}"),
+                    );
+                    if !off {
+                        assert!(step > 4, "only {step} steps: nothing was tried");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check_told(world: &mut World, told: &[Told], what: &str) {
+    let is = |what| told.contains(&what);
+    let mut member = world.call(&Hello::member("member"));
+    let got = member.got();
+    assert!(!is(Told::Session) || got[0] == "CONNACK present", "{what}: {got:?}");
+    let is_will = |line: &String| line.starts_with("t/will=gone");
+    if is(Told::Subscription) && is(Told::Will) {
+        assert!(got.iter().any(is_will), "{what}: {got:?}");
+    }
+    if is(Told::Subscription) {
+        let mut publisher = world.guest("publisher");
+        world.publish(&mut publisher, Line::new("t/live", "live", AtLeastOnce, 1));
+        let got = member.got();
+        assert!(got.iter().any(|line| line.starts_with("t/live=live q1")), "{what}: {got:?}");
+    }
+    if is(Told::Retained) {
+        let mut late = world.guest("late");
+        late.subscribe(1, "r", AtLeastOnce);
+        world.settle();
+        assert_eq!(late.got(), ["SUBACK 1", "r=kept q1 #1 retain"], "{what}");
+    }
+}

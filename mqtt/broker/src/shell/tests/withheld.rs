@@ -536,3 +536,87 @@ fn a_second_connect_of_a_client_waits_for_the_first() {
         assert_eq!(second.got(), ["CONNACK present"]);
     }
 }
+
+/// The way of a message that waits in its queue, not that of one at hand.
+#[test]
+fn a_window_that_opens_lets_nothing_out_before_its_commit() {
+    for version in VERSIONS {
+        for lanes in [1, 2] {
+            for granted in [AtLeastOnce, ExactlyOnce] {
+                let mut setup = Setup { lanes, ..Setup::new(version) };
+                setup.options.limits.max_inflight = 1;
+                let mut world = setup.start();
+                let mut subscriber = world.member("subscriber");
+                world.subscribe(&mut subscriber, "t", granted);
+                let mut publisher = world.guest("publisher");
+                world.publish(&mut publisher, line(AtLeastOnce));
+                assert_eq!(subscriber.got(), ["t=a q1 #1"]);
+                world.disk.hold();
+                publisher.publish(Line { id: 2, text: "b", ..line(ExactlyOnce) });
+                world.settle();
+                subscriber.ack(AckKind::PubAck, 1);
+                world.pass(50);
+                assert_eq!(subscriber.got(), [""; 0], "{version:?}, {lanes} lanes");
+                world.disk.release_all();
+                world.settle();
+                assert_eq!(subscriber.got(), [format!("t=b q{} #2", granted.bits())]);
+            }
+        }
+    }
+}
+
+/// A retained message that is committed comes by a record of its own into the session's queue.
+#[test]
+fn a_retained_answer_waits_for_its_place_in_the_queue() {
+    for version in VERSIONS {
+        for lanes in [1, 2] {
+            let mut world = Setup { lanes, ..Setup::new(version) }.start();
+            let mut publisher = world.guest("publisher");
+            world.publish(&mut publisher, line(AtLeastOnce).retained());
+            let mut subscriber = world.member("subscriber");
+            world.pass(100);
+            world.disk.hold();
+            subscriber.subscribe(1, "t", AtLeastOnce);
+            world.pass(50);
+            assert_eq!(subscriber.got(), [""; 0]);
+            world.disk.release_next();
+            world.pass(50);
+            assert_eq!(subscriber.got(), ["SUBACK 1"], "{version:?}, {lanes} lanes");
+            world.disk.release_next();
+            world.pass(50);
+            assert_eq!(subscriber.got(), ["t=a q1 #1 retain"]);
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_takes_over_gets_again_what_the_old_one_did_not_acknowledge() {
+    //= MQTT311-4.4.0-1
+    //= MQTT5-4.4.0-1
+    for version in VERSIONS {
+        let mut world = Setup::new(version).start();
+        let mut old = world.member("c");
+        world.subscribe(&mut old, "t", ExactlyOnce);
+        let mut publisher = world.guest("publisher");
+        for (id, qos) in [(1, AtLeastOnce), (2, ExactlyOnce), (3, ExactlyOnce), (4, AtLeastOnce)] {
+            world.publish(&mut publisher, Line { id, ..line(qos) });
+        }
+        assert_eq!(old.got(), ["t=a q1 #1", "t=a q2 #2", "t=a q2 #3", "t=a q1 #4"]);
+        world.pass(100);
+        world.disk.hold();
+        old.ack(AckKind::PubRec, 2);
+        old.ack(AckKind::PubAck, 4);
+        world.settle();
+        let mut new = world.call(&Hello::member("c"));
+        world.pass(50);
+        assert_eq!(
+            (old.got(), new.got()),
+            (end(version).iter().map(|l| (*l).into()).collect(), vec![])
+        );
+        while world.disk.release_next().is_some() {
+            world.settle();
+        }
+        let wanted = ["CONNACK present", "t=a q1 #1 dup", "PUBREL 2", "t=a q2 #3 dup"];
+        assert_eq!(new.got(), wanted);
+    }
+}
