@@ -50,6 +50,7 @@ pub(crate) struct Segment<F> {
     /// Segment with the oldest part of a big record that is unfinished where this one begins.
     needs: AtomicU64,
     indexed: AtomicBool,
+    broken: AtomicBool,
     leases: AtomicUsize,
 }
 
@@ -63,6 +64,7 @@ impl<F> Segment<F> {
             end: AtomicU64::new(crate::format::segment::GROUPS_AT),
             needs: AtomicU64::new(0),
             indexed: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
             leases: AtomicUsize::new(0),
         }
     }
@@ -114,6 +116,16 @@ impl<F> Segment<F> {
 
     pub(crate) fn is_indexed(&self) -> bool {
         self.indexed.load(Ordering::Acquire)
+    }
+
+    /// A break has ended it: its file failed, or gives back what it does not need.
+    pub(crate) fn set_broken(&self) {
+        self.broken.store(true, Ordering::Release);
+    }
+
+    /// Its file is not used again.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_leased(&self) -> bool {

@@ -8,8 +8,9 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use common::*;
+use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::{Fault, Op, SimDisk};
-use zzq_wal::{Drive, Handed, Log, Lsn, Producer, StageError, Stall, Status};
+use zzq_wal::{Drive, Handed, Log, Lsn, Producer, StageError, Stall, Status, segment_name};
 
 const FAIL: Fault = Fault::Fail(ErrorKind::Other);
 
@@ -79,6 +80,25 @@ fn what_failed_once_moves_with_its_lsns() {
             }
         }
     }
+}
+
+#[test]
+fn a_file_that_failed_is_never_used_again() {
+    let disk = SimDisk::new();
+    let (log, mut one, tokens) = two_in_flight(&disk);
+    for token in tokens {
+        disk.release_with(token, FAIL);
+    }
+    one.drive(1000);
+    assert!(log.helper_step(0));
+    disk.release_all();
+    settle(&log, &mut one);
+    assert_eq!(log.durable(), Lsn::new(12));
+    log.trim(Lsn::new(11));
+    while log.helper_step(0) {}
+    let files = disk.list().unwrap();
+    assert!(files.iter().all(|(name, _)| *name != segment_name(1)), "{files:?}");
+    assert!(files.iter().all(|(name, _)| !name.starts_with("spare")), "{files:?}");
 }
 
 #[test]

@@ -87,6 +87,9 @@ impl<D: Disk> Helper<D> {
     fn make_move(&mut self, shared: &Shared<D>, last_good: LastGood, length: u64) {
         // The segment with the last good group may have been trimmed.
         let older = shared.table.find(last_good.segment);
+        if let Some(older) = &older {
+            older.set_broken();
+        }
         let salt = older.map_or_else(Default::default, |segment| segment.header.salt);
         let continues = (last_good.segment, salt);
         let purpose = Purpose { beginning: Beginning::Break, continues, last_good, length };
@@ -164,7 +167,11 @@ impl<D: Disk> Helper<D> {
         let mut worked = false;
         while let Some(at) = self.dying.iter().position(|segment| !segment.is_leased()) {
             let segment = self.dying.remove(at);
-            self.maker.recycle(segment.header.number, segment.header.length)?;
+            if segment.is_broken() {
+                self.maker.disk.remove(&segment.name())?;
+            } else {
+                self.maker.recycle(segment.header.number, segment.header.length)?;
+            }
             worked = true;
         }
         Ok(worked)

@@ -70,6 +70,9 @@ impl<D: Disk> Log<D> {
             facts.set_segments(first, made.header.number);
         })
         .map_err(OpenError::disk("writing meta"))?;
+        if let Some(older) = segments.last() {
+            older.set_broken();
+        }
         recycle_unneeded(&mut maker, &files, &segments)?;
         Ok((assemble(disk, limits, now_ms, Parts { maker, meta, made, segments }), recovery))
     }
@@ -92,7 +95,7 @@ fn continue_behind<F>(
     Purpose { beginning: Beginning::Break, continues, last_good, length }
 }
 
-/// Files of segments in which nothing counts are used again, now that the new one is in place:
+/// Files of segments in which nothing ever counted are used again, now that the new one is in place:
 /// before, one of them may have been all that knew where the log ended.
 fn recycle_unneeded<D: Disk>(
     maker: &mut Maker<D>,
@@ -105,6 +108,11 @@ fn recycle_unneeded<D: Disk>(
     for (number, length) in all.filter(|(number, _)| !needed(*number)) {
         let failed = OpenError::disk(format!("recycling {}", segment_name(number)));
         maker.recycle(number, length).map_err(failed)?;
+    }
+    for number in &files.trimmed {
+        let name = segment_name(*number);
+        let failed = OpenError::disk(format!("removing {name}"));
+        maker.disk.remove(&name).map_err(failed)?;
     }
     Ok(())
 }

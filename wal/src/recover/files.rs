@@ -36,8 +36,10 @@ pub(crate) struct Files<D: Disk> {
     pub(crate) meta: Option<Meta<D>>,
     /// Those that count, by number.
     pub(crate) live: Vec<FoundSegment<D::File>>,
-    /// Number and length of those made void as a whole, and of those trimmed before.
+    /// Number and length of those made void as a whole.
     pub(crate) unneeded: Vec<(u64, u64)>,
+    /// Numbers of those trimmed before.
+    pub(crate) trimmed: Vec<u64>,
     /// Number and length of spare files.
     pub(crate) spares: Vec<(u64, u64)>,
     /// The highest number of any segment.
@@ -55,6 +57,7 @@ impl<D: Disk> Files<D> {
             meta: None,
             live: Vec::new(),
             unneeded: Vec::new(),
+            trimmed: Vec::new(),
             spares: Vec::new(),
             newest: (0, [0; 16]),
             epoch: 0,
@@ -62,14 +65,14 @@ impl<D: Disk> Files<D> {
         let mut has_meta = false;
         for (name, size) in list {
             has_meta |= name == META_NAME;
-            numbers.extend(segment_number(&name).map(|number| (number, size)));
+            numbers.extend(segment_number(&name));
             files.spares.extend(spare_number(&name).map(|number| (number, size)));
         }
         numbers.sort_unstable();
         if !has_meta {
             return match numbers.first() {
                 None => Ok(files),
-                Some((number, _)) => Err(lost_meta(*number)),
+                Some(number) => Err(lost_meta(*number)),
             };
         }
         let meta = Meta::open(&**disk)?;
@@ -80,18 +83,13 @@ impl<D: Disk> Files<D> {
         Ok(files)
     }
 
-    fn read_headers(
-        &mut self,
-        disk: &D,
-        facts: &Facts,
-        numbers: &[(u64, u64)],
-    ) -> Result<(), OpenError> {
+    fn read_headers(&mut self, disk: &D, facts: &Facts, numbers: &[u64]) -> Result<(), OpenError> {
         let first = facts.segments().map_or(0, |range| range.first);
         let mut before = Lsn::ZERO;
-        for (number, size) in numbers {
+        for number in numbers {
             if *number < first {
-                // Trimmed: `meta` knows, the name was not yet gone.
-                self.unneeded.push((*number, *size));
+                // `meta` knows, the name was not yet gone.
+                self.trimmed.push(*number);
                 continue;
             }
             let segment = read_segment(disk, *number, facts, before)?;

@@ -206,6 +206,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             if end.indexed {
                 kept.set_indexed();
             }
+            note_break(segment, &kept);
             self.segments.push(Arc::new(kept));
             let mut report = void_report(segment);
             report.last_lsn = end.last.lsn;
@@ -325,6 +326,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             }
         }
         report.last_lsn = self.last.lsn;
+        note_break(segment, &kept);
         if kept.first_lsn().is_some() {
             if read_closing(segment)?.is_some_and(|closing| closing.last == self.last) {
                 kept.set_indexed();
@@ -437,6 +439,12 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             _ => (rest[0].name(), offset),
         };
         Err(OpenError::Damage(self.proof.damage(&self.last, place, reason)))
+    }
+}
+
+fn note_break<F>(found: &FoundSegment<F>, kept: &Segment<F>) {
+    if found.limit < found.header.length {
+        kept.set_broken();
     }
 }
 
