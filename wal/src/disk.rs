@@ -65,6 +65,11 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// Makes all completed writes of this file durable.
     fn sync(&self) -> io::Result<()>;
 
+    /// Gives the space of these bytes, whole blocks, back to the file system, which may not be able
+    /// to take it. They read as zeroes then, or as before until a power cut has passed; the size
+    /// stays. Not for a file that is written again: a write there would have to find space.
+    fn give_back(&self, offset: u64, len: u64) -> io::Result<()>;
+
     /// Size in bytes.
     fn size(&self) -> io::Result<u64>;
 }

@@ -274,6 +274,25 @@ fn a_zeroed_sector_is_torn_at_the_end_and_damage_before_it() {
     }
 }
 
+/// Whoever wants to know what was lost has the time of one start to look.
+#[test]
+fn remains_of_a_torn_write_stay_until_the_start_after_the_next() {
+    let disk = killed(6, 1000);
+    let file = segment_name(1);
+    let torn = groups(&disk, &file)[5];
+    disk.overwrite(&file, torn as u64 + 1024, &[0; 512]).unwrap();
+    let remains = |disk: &SimDisk| disk.bytes(&file).unwrap()[torn..].to_vec();
+    let found = remains(&disk);
+    for (seed, kept) in [(2, true), (3, false)] {
+        let (log, recovery, seen) = reopen(&disk, seed);
+        assert_eq!(seen.len(), 5, "{recovery:?}");
+        while log.helper_step(0) {}
+        let left = remains(&disk);
+        assert_eq!(left.len(), found.len());
+        assert!(if kept { left == found } else { left.iter().all(|byte| *byte == 0) });
+    }
+}
+
 /// W12: the power goes right after a roll.
 #[test]
 fn a_roll_leaves_no_gap_over_a_power_cut() {

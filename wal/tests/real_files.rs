@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::*;
 use zzq_wal::io::{Backend, FileDisk, event};
-use zzq_wal::{Log, Lsn, Producer, Wake};
+use zzq_wal::{Log, Lsn, Options, Producer, Wake};
 
 /// Makes the writer's event readable, as a lane does.
 struct Waker(Arc<OwnedFd>);
@@ -91,5 +91,28 @@ fn records_on_real_files_are_found_by_every_backend() {
         drop((reader, helper, log));
         let (_, seen) = open_files(path, backends[first]);
         assert_seen(&seen, 160);
+    }
+}
+
+/// Bytes of the files on their device.
+fn taken(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let files = std::fs::read_dir(path).unwrap();
+    files.map(|file| file.unwrap().metadata().unwrap().blocks() * 512).sum()
+}
+
+/// Each start writes a record, as a broker does that nobody uses.
+#[test]
+fn a_log_that_is_only_started_stays_small() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    for start in 1..=24_u64 {
+        let disk = FileDisk::open(path, Backend::Auto).unwrap();
+        let (log, _, seen) = open(disk, Options::new(entropy(start))).unwrap();
+        assert_eq!(seen.len() as u64, start - 1);
+        while log.helper_step(0) {}
+        write(&log, start..=start);
+        while log.helper_step(0) {}
+        assert!(taken(path) <= 8 << 20, "{} bytes at start {start}", taken(path));
     }
 }

@@ -104,6 +104,15 @@ impl DiskFile for OpenFile {
         Ok(fdatasync(self)?)
     }
 
+    fn give_back(&self, offset: u64, len: u64) -> io::Result<()> {
+        assert_blocks(usize::try_from(len).unwrap_or(usize::MAX), offset);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(self, flags, offset, len) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn size(&self) -> io::Result<u64> {
         u64::try_from(fstat(self)?.st_size).map_err(io::Error::other)
     }

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::format::segment::{Beginning, LastGood};
 use crate::log::core::Full;
 use crate::log::maker::{self, MakeError, Maker, Purpose};
@@ -35,6 +35,8 @@ pub(crate) struct Helper<D: Disk> {
     pub(crate) meta: Meta<D>,
     pub(crate) tasks: rtrb::Consumer<Task<D::File>>,
     pub(crate) replies: rtrb::Producer<Reply<D::File>>,
+    /// What this start has broken off: the space behind its groups is not needed any more.
+    pub(crate) ended: Option<Arc<Segment<D::File>>>,
     /// Taken out of the table; their files wait for the last lease.
     pub(crate) dying: Vec<Arc<Segment<D::File>>>,
     /// The durable LSN seen at the last step, and since when.
@@ -51,6 +53,10 @@ impl<D: Disk> Helper<D> {
     /// Does all that is to be done; true if there was something.
     pub(crate) fn step(&mut self, shared: &Shared<D>, now_ms: u64) -> bool {
         let mut worked = false;
+        if let Some(ended) = self.ended.take() {
+            worked = true;
+            give_back(shared, &ended);
+        }
         while !self.replies.is_full()
             && let Ok(task) = self.tasks.pop()
         {
@@ -196,6 +202,17 @@ impl<D: Disk> Helper<D> {
             facts.durable = facts.durable.max(lsn);
             facts.durable_group = facts.durable_group.max(group);
         })
+    }
+}
+
+/// The unused rest of a segment is void, and its file is not written again.
+fn give_back<D: Disk>(shared: &Shared<D>, ended: &Segment<D::File>) {
+    assert!(ended.is_broken(), "a file that is written again keeps its blocks");
+    let unused = ended.header.length.saturating_sub(ended.end());
+    if unused > 0
+        && let Err(error) = ended.file.give_back(ended.end(), unused)
+    {
+        shared.note_cured(format!("{} keeps its unused space: {error}", ended.name()));
     }
 }
 

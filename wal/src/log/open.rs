@@ -20,7 +20,7 @@ use crate::log::shared::Shared;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
 use crate::recover::files::Files;
-use crate::recover::{Recovered, Recovery, Visit, recover};
+use crate::recover::{End, Recovered, Recovery, Visit, recover};
 use crate::segment::{Segment, SegmentTable, segment_name, spare_name};
 
 impl<D: Disk> Log<D> {
@@ -70,11 +70,9 @@ impl<D: Disk> Log<D> {
             facts.set_segments(first, made.header.number);
         })
         .map_err(OpenError::disk("writing meta"))?;
-        if let Some(older) = segments.last() {
-            older.set_broken();
-        }
+        let ended = end_last(&segments, &recovery);
         recycle_unneeded(&mut maker, &files, &segments)?;
-        Ok((assemble(disk, limits, now_ms, Parts { maker, meta, made, segments }), recovery))
+        Ok((assemble(disk, limits, now_ms, Parts { maker, meta, made, segments, ended }), recovery))
     }
 }
 
@@ -95,8 +93,19 @@ fn continue_behind<F>(
     Purpose { beginning: Beginning::Break, continues, last_good, length }
 }
 
-/// Files of segments in which nothing ever counted are used again, now that the new one is in place:
-/// before, one of them may have been all that knew where the log ended.
+/// Nothing is written any more behind the last group that was found. Returns the segment with it,
+/// if what is there is of no use: no index, and no remains of a write, which may be looked at as
+/// long as this start lasts.
+fn end_last<F>(segments: &[Arc<Segment<F>>], recovery: &Recovery) -> Option<Arc<Segment<F>>> {
+    let older = segments.last()?;
+    older.set_broken();
+    let found = recovery.segments.iter().find(|found| found.number == older.header.number)?;
+    let of_use = older.is_indexed() || matches!(found.end, End::Torn { .. });
+    (!of_use).then(|| Arc::clone(older))
+}
+
+/// Files of segments in which nothing ever counted are used again, now that the new one is in
+/// place: before, one of them may have been all that knew where the log ended.
 fn recycle_unneeded<D: Disk>(
     maker: &mut Maker<D>,
     files: &Files<D>,
@@ -124,6 +133,7 @@ struct Parts<D: Disk> {
     meta: Meta<D>,
     made: Arc<Segment<D::File>>,
     segments: Vec<Arc<Segment<D::File>>>,
+    ended: Option<Arc<Segment<D::File>>>,
 }
 
 fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>) -> Log<D> {
@@ -162,6 +172,7 @@ fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>)
         meta: parts.meta,
         tasks,
         replies,
+        ended: parts.ended,
         dying: Vec::new(),
         seen: (Lsn::ZERO, 0),
     };

@@ -27,6 +27,8 @@ pub enum Op {
     Write,
     /// [`DiskFile::sync`](crate::disk::DiskFile::sync).
     Sync,
+    /// [`DiskFile::give_back`](crate::disk::DiskFile::give_back).
+    GiveBack,
     /// [`DiskFile::read_at`](crate::disk::DiskFile::read_at).
     Read,
 }

@@ -196,6 +196,11 @@ impl DiskFile for SimFile {
         self.shared.state().sync(self.file)
     }
 
+    fn give_back(&self, offset: u64, len: u64) -> io::Result<()> {
+        assert_blocks(usize::try_from(len).map_err(io::Error::other)?, offset);
+        self.shared.state().give_back(self.file, offset, len)
+    }
+
     fn size(&self) -> io::Result<u64> {
         Ok(self.shared.state().size(self.file))
     }

@@ -37,9 +37,14 @@ impl Power {
 pub(super) fn is_change(op: Op) -> bool {
     match op {
         Op::List | Op::Open | Op::Read => false,
-        Op::Create | Op::Rename | Op::Remove | Op::SyncDir | Op::Submit | Op::Write | Op::Sync => {
-            true
-        }
+        Op::Create
+        | Op::Rename
+        | Op::Remove
+        | Op::SyncDir
+        | Op::Submit
+        | Op::Write
+        | Op::GiveBack
+        | Op::Sync => true,
     }
 }
 
@@ -51,7 +56,7 @@ pub(super) fn last_fault(op: Op) -> Option<Fault> {
         Op::Submit => None,
         Op::Create => Some(Fault::Short(HALF_A_FILE)),
         Op::Rename | Op::Remove => Some(Fault::FailWritten(off)),
-        Op::List | Op::Open | Op::Read | Op::SyncDir | Op::Write | Op::Sync => {
+        Op::List | Op::Open | Op::Read | Op::SyncDir | Op::Write | Op::GiveBack | Op::Sync => {
             Some(Fault::Fail(off))
         }
     }

@@ -155,6 +155,14 @@ impl State {
         if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
+    pub(super) fn give_back(&mut self, file: FileId, offset: u64, len: u64) -> io::Result<()> {
+        let fault = self.meet(Op::GiveBack)?;
+        let end = offset.saturating_add(len).min(self.size(file));
+        let zeroes = vec![0; to_usize(end.saturating_sub(offset))?];
+        let number = self.next_write();
+        self.carry_out(file, &zeroes, offset, false, number, fault).map(drop)
+    }
+
     pub(super) fn sync(&mut self, file: FileId) -> io::Result<()> {
         let failed = self.meet(Op::Sync)?.and_then(Fault::error);
         match failed {

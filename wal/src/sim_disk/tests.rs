@@ -309,6 +309,7 @@ fn every_operation_can_fail() {
         Op::SyncDir,
         Op::Submit,
         Op::Write,
+        Op::GiveBack,
         Op::Sync,
         Op::Read,
     ] {
@@ -323,6 +324,7 @@ fn every_operation_can_fail() {
             Op::SyncDir => disk.sync_dir(),
             Op::Submit => disk.submit(write(&file, 1, 0, 1, true)).map_err(|(_, error)| error),
             Op::Write => file.write_at(&buffer, 0),
+            Op::GiveBack => file.give_back(0, B),
             Op::Sync => file.sync(),
             Op::Read => file.read_at(&mut buffer, 0).map(drop),
         };
@@ -330,6 +332,16 @@ fn every_operation_can_fail() {
         assert_eq!(disk.count(op), before + 1);
         assert_eq!(names(&disk), ["a"]);
     }
+}
+
+#[test]
+fn space_given_back_reads_as_zeroes_within_the_file() {
+    let (disk, file) = disk(2);
+    file.write_at(&filled(2, 5), 0).unwrap();
+    file.sync().unwrap();
+    file.give_back(B, 4 * B).unwrap();
+    assert_eq!((file.size().unwrap(), sectors(&disk)[7..9].to_vec()), (2 * B, vec![5, 0]));
+    assert_eq!(sectors(&disk.crash_with(Survival::Nothing))[7..9], [5, 5]);
 }
 
 #[test]

@@ -203,6 +203,22 @@ fn a_create_that_fails_leaves_no_name() {
 }
 
 #[test]
+fn space_given_back_reads_as_zeroes_and_is_free() {
+    use std::os::unix::fs::MetadataExt;
+    let (disk, directory) = disk(Backend::Auto);
+    let file = disk.create("a", 64 * BLOCK as u64).unwrap();
+    file.write_at(&filled(64, 5), 0).unwrap();
+    file.give_back(2 * BLOCK as u64, 62 * BLOCK as u64).unwrap();
+    let mut read = IoBuffer::with_blocks(64);
+    assert_eq!(file.read_at(&mut read, 0).unwrap(), 64 * BLOCK);
+    assert!(read[..2 * BLOCK].iter().all(|byte| *byte == 5));
+    assert!(read[2 * BLOCK..].iter().all(|byte| *byte == 0));
+    let status = std::fs::metadata(directory.path().join("a")).unwrap();
+    assert_eq!(status.len(), 64 * BLOCK as u64);
+    assert!(status.blocks() * 512 < 16 * BLOCK as u64, "{} blocks", status.blocks());
+}
+
+#[test]
 fn free_space_is_told_in_bytes() {
     let (disk, directory) = disk(Backend::Auto);
     let free = disk.free_bytes().unwrap();
