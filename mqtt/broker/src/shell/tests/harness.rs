@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use zzq_codec::{
@@ -37,9 +37,10 @@ const WALL_MS: u64 = 1_700_000_000_000;
 pub(super) const VERSIONS: [ProtocolVersion; 2] = [ProtocolVersion::V311, ProtocolVersion::V5];
 pub(super) const FAIL: Fault = Fault::Fail(std::io::ErrorKind::Other);
 
-/// Milliseconds since the test began; it goes on over restarts.
+/// Milliseconds since the test began, which go on over restarts, and by how much the wall clock was
+/// set since then.
 #[derive(Clone, Debug, Default)]
-struct TestClock(Arc<AtomicU64>);
+struct TestClock(Arc<AtomicU64>, Arc<AtomicI64>);
 
 impl TestClock {
     fn now(&self) -> u64 {
@@ -49,7 +50,8 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn read(&mut self) -> Reading {
-        Reading { boot_ms: self.now(), wall_ms: WALL_MS + self.now() }
+        let wall_ms = (WALL_MS + self.now()).saturating_add_signed(self.1.load(Ordering::Relaxed));
+        Reading { boot_ms: self.now(), wall_ms }
     }
 }
 
@@ -147,6 +149,11 @@ impl World {
             }
             self.settle();
         }
+    }
+
+    /// Somebody sets the wall clock.
+    pub(super) fn set_wall(&mut self, by_ms: i64) {
+        self.clock.1.fetch_add(by_ms, Ordering::Relaxed);
     }
 
     /// The power goes, chance deciding what of the disk is left; a broker starts over that.

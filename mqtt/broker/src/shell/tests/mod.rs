@@ -3,5 +3,6 @@
 mod crash;
 mod harness;
 mod restart;
+mod time;
 mod window;
 mod withheld;
