@@ -159,6 +159,10 @@ impl History {
             15..17 => self.see(life),
             17 => self.read(life),
             18 if self.random.one_in(4) => self.trim(life),
+            // The tail is the first one's. What it had handed over goes on without it.
+            18 if self.random.one_in(8) && life.producers.len() > 1 => {
+                life.producers.pop();
+            }
             19 if self.random.one_in(12) => self.spoil(),
             _ => {}
         }
@@ -170,6 +174,7 @@ impl History {
         let len = match self.random.below(12) {
             0 => 8,
             1 => 8 + self.random.index(40_000),
+            3 if self.random.one_in(4) => 8 + self.random.index(200_000),
             2 => 4096 - 140,
             _ => 8 + self.random.index(900),
         };
