@@ -5,12 +5,13 @@
 mod common;
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::*;
 use zzq_wal::disk::{Completion, Disk, Write};
 use zzq_wal::sim_disk::{SimDisk, SimFile};
-use zzq_wal::{Handed, Lsn};
+use zzq_wal::{Handed, Lsn, Status, Wake};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -19,6 +20,8 @@ type Hook = Box<dyn FnOnce() + Send>;
 struct Interrupted {
     disk: SimDisk,
     hook: Arc<Mutex<Option<Hook>>>,
+    /// Making a file panics.
+    broken: Arc<AtomicBool>,
 }
 
 impl Disk for Interrupted {
@@ -29,6 +32,7 @@ impl Disk for Interrupted {
     }
 
     fn create(&self, name: &str, len: u64) -> io::Result<SimFile> {
+        assert!(!self.broken.load(Ordering::SeqCst), "an invariant that does not hold");
         self.disk.create(name, len)
     }
 
@@ -220,4 +224,29 @@ fn the_cursor_of_a_lane_that_has_ended_holds_nobody_up() {
     assert_eq!(log.appended(), Lsn::new(3));
     assert!(tail.next_group().is_some() && tail.next_group().is_some());
     assert!(tail.next_group().is_none(), "it shows nothing that came after its lane");
+}
+
+struct Ring(std::sync::mpsc::SyncSender<()>);
+
+impl Wake for Ring {
+    fn wake(&self) {
+        // A call that is not yet heard is enough.
+        let _ = self.0.try_send(());
+    }
+}
+
+#[test]
+fn a_helper_that_ends_by_a_broken_invariant_makes_the_log_read_only() {
+    let disk = Interrupted::default();
+    let (log, _, _) = open(disk.clone(), small(1)).unwrap();
+    let (ring, rings) = std::sync::mpsc::sync_channel(1);
+    let mut one = log.producer(Arc::new(Ring(ring)), None).unwrap();
+    disk.broken.store(true, Ordering::SeqCst);
+    let helper = log.spawn_helper().unwrap();
+    // Asks for the next segment.
+    stage(&mut one, b"x").unwrap();
+    one.drive(1000);
+    rings.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
+    assert!(matches!(log.status(), Status::ReadOnly(why) if why.contains("helper")));
+    drop(helper);
 }

@@ -162,10 +162,11 @@ impl<D: Disk> Log<D> {
         let stop = Arc::new(AtomicBool::new(false));
         let (log, stopped) = (self.clone(), Arc::clone(&stop));
         let thread = thread::Builder::new().name("zzq-wal".to_owned()).spawn(move || {
+            let log = PoisonOnPanic(log);
             let began = Instant::now();
             while !stopped.load(Ordering::Acquire) {
                 let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                if !log.helper_step(now) {
+                if !log.0.helper_step(now) {
                     thread::park_timeout(HELPER_TICK);
                 }
             }
@@ -217,6 +218,17 @@ impl<D: Disk> Log<D> {
     pub fn trim(&self, below: Lsn) {
         self.shared.trim_below.fetch_max(below.get(), Ordering::AcqRel);
         self.shared.wake_helper();
+    }
+}
+
+/// Lanes that wait for a helper that has gone would wait for ever, and nobody would know why.
+struct PoisonOnPanic<D: Disk>(Log<D>);
+
+impl<D: Disk> Drop for PoisonOnPanic<D> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.shared.poison("an invariant of the log's helper was broken".to_owned());
+        }
     }
 }
 
