@@ -13,7 +13,7 @@ use std::sync::Arc;
 use zzq_types::Lsn;
 
 pub use inbound::Inbound;
-pub use outbound::{EARLY_MAX, Outbound, Outgoing, Received};
+pub use outbound::{Answered, EARLY_MAX, Outbound, Outgoing, Progress, Received};
 pub(crate) use queue::{Extra, Incoming};
 pub use queue::{JUMP, Queue, Waiting};
 pub use subscriptions::{Subscription, Subscriptions};

@@ -8,6 +8,8 @@
 //! with DUP for those that may have been sent.
 //! Does not know: messages, bytes, whether a message was published at QoS 2 (then its deliveries
 //! wait for the commit, whatever their QoS: the caller's matter, as is when a PUBREL may leave).
+//! Waits for nothing: what stops it, it names, and each of these ends by an event of the caller's:
+//! a new message, an answer of the client, a receipt that is applied, a commit.
 //! Assumes: it begins when the Connect of its connection is committed, or nothing ever is.
 
 use std::collections::VecDeque;
@@ -36,6 +38,19 @@ pub struct Outbound {
     flight: VecDeque<Flight>,
     early: Early,
     closed: Closed,
+    /// A number whose identifier was free when this was applied.
+    free: Option<(u64, Lsn)>,
+}
+
+/// How far the log is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// What this part of the state has applied.
+    pub applied: Lsn,
+    /// What may be acted upon for good.
+    pub committed: Lsn,
+    /// From here on are numbers that no log has: they are final at once.
+    pub unlogged: Lsn,
 }
 
 /// What to send next.
@@ -64,10 +79,21 @@ pub enum Outgoing {
     Nothing,
     /// The client's window is full: an answer comes first.
     Window,
-    /// The number 65 535 below is open, or its receipt is not committed.
+    /// The number 65 535 below is open: an answer comes first, and its receipt is applied.
     Identifier,
     /// The commit of this record comes first.
     Commit(Lsn),
+}
+
+/// What a PUBACK or a PUBCOMP means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// The message is answered for good: a receipt [`Closed`](crate::record::Closing::Closed).
+    Closed(QueueNumber),
+    /// The message under way with this identifier awaits another answer.
+    Unfit,
+    /// No message with this identifier is under way.
+    Unknown,
 }
 
 /// What a PUBREC means.
@@ -76,11 +102,15 @@ pub enum Received {
     /// The message is taken: a receipt [`Taken`](crate::record::Closing::Taken), and PUBREL once
     /// it is committed.
     Taken(QueueNumber),
-    /// It was taken before: PUBREL (again), once that receipt is committed.
+    /// It was taken before, and its PUBREL waits for the commit of that.
+    Pending,
+    /// It was taken before, and its PUBREL was sent: it is sent again.
     Again(QueueNumber),
     /// The client refused it: a receipt [`Closed`](crate::record::Closing::Closed).
     Refused(QueueNumber),
-    /// No message with this identifier is under way at QoS 2.
+    /// The message under way with this identifier is at QoS 1.
+    Unfit,
+    /// No message with this identifier is under way.
     Unknown,
 }
 
@@ -134,6 +164,7 @@ impl Outbound {
             flight: VecDeque::new(),
             early: Early { settled: first_open - 1, ..Early::default() },
             closed: Closed { first_open, pending: None },
+            free: None,
         }
     }
 
@@ -147,16 +178,16 @@ impl Outbound {
         self.used
     }
 
-    /// What to send next, `applied` and `committed` being how far the log is.
+    /// What to send next.
     //= MQTT5-3.3.1-1
     //= MQTT5-3.3.4-9
     //= MQTT5-4.4.0-1
     //= MQTT5-4.9.0-2
     //= MQTT311-3.3.1-1
     //= MQTT311-4.4.0-1
-    pub fn next(&mut self, queue: &Queue, applied: Lsn, committed: Lsn) -> Outgoing {
-        self.early.advance(committed);
-        self.closed.advance(queue.first_open().get(), applied, committed);
+    pub fn next(&mut self, queue: &Queue, progress: Progress) -> Outgoing {
+        self.early.advance(progress.committed);
+        self.closed.advance(queue.first_open().get(), progress);
         let Some(waiting) = queue.iter_from(QueueNumber::new(self.cursor + 1)).next() else {
             return Outgoing::Nothing;
         };
@@ -168,10 +199,11 @@ impl Outbound {
         if self.used >= self.window {
             return Outgoing::Window;
         }
-        if self.closed.first_open.saturating_add(IDS) <= number.get() {
-            return Outgoing::Identifier;
+        if let Some(taken) = self.identifier_is_taken(queue, number, progress) {
+            return taken;
         }
-        let is_final = waiting.queued_at <= committed;
+        let is_final =
+            waiting.queued_at <= progress.committed || waiting.queued_at >= progress.unlogged;
         let is_late = waiting.queued_at != waiting.lsn;
         if !is_final && (is_late || number.get() - self.early.settled > EARLY_MAX) {
             return Outgoing::Commit(waiting.queued_at);
@@ -180,16 +212,48 @@ impl Outbound {
         Outgoing::Publish { waiting, id, dup, committed: is_final }
     }
 
+    /// What a number waits for whose identifier another may still have: one that is not closed
+    /// for good, or one that was given up while it was under way. Over crashes numbers jump, so
+    /// that an open one may be several rounds below.
+    //= MQTT5-2.2.1-4
+    //= MQTT311-2.3.1-4
+    fn identifier_is_taken(
+        &mut self,
+        queue: &Queue,
+        number: QueueNumber,
+        progress: Progress,
+    ) -> Option<Outgoing> {
+        let before = number.get().checked_sub(IDS)?;
+        let oldest = self.flight.front().map_or(u64::MAX, |flight| flight.number);
+        if self.closed.first_open.min(oldest) > before {
+            return None;
+        }
+        let lowest = queue.first_open().get().min(oldest);
+        let mut others = rounds(before, lowest);
+        if others.any(|other| {
+            self.under_way(other).is_some() || queue.get(QueueNumber::new(other)).is_some()
+        }) {
+            return Some(Outgoing::Identifier);
+        }
+        if self.closed.first_open > before {
+            return None;
+        }
+        // Closed, by what is applied: acted upon once that is committed.
+        let known = self.free.filter(|(free, _)| *free == number.get());
+        let (_, since) = *self.free.insert(known.unwrap_or((number.get(), progress.applied)));
+        (since > progress.committed).then_some(Outgoing::Commit(since))
+    }
+
     /// What [`Outbound::next`] gave was sent.
     ///
     /// # Panics
     /// If it was sent or passed over before.
     pub fn sent(&mut self, outgoing: &Outgoing) {
         let (number, step, counts) = match outgoing {
-            Outgoing::Publish { waiting, .. } => {
+            Outgoing::Publish { waiting, committed, .. } => {
                 self.used += 1;
                 self.sent = waiting.number.get();
-                self.early.sent(waiting.queued_at, waiting.number.get());
+                self.early.sent(waiting.number.get(), waiting.queued_at, *committed);
                 let exactly = waiting.qos == QoS::ExactlyOnce;
                 (waiting.number, if exactly { Step::Sent2 } else { Step::Sent1 }, true)
             }
@@ -211,13 +275,11 @@ impl Outbound {
         self.cursor = number.get();
     }
 
-    /// A PUBACK came: the number whose receipt is due, or none if no such message is under way
-    /// at QoS 1.
+    /// A PUBACK came.
     //= MQTT5-4.3.2-3
     //= MQTT311-4.3.2-1
-    pub fn acknowledged(&mut self, id: PacketId) -> Option<QueueNumber> {
-        let at = self.find(id).filter(|&at| self.flight[at].step == Step::Sent1)?;
-        Some(self.finish(at))
+    pub fn acknowledged(&mut self, id: PacketId) -> Answered {
+        self.answered(id, Step::Sent1)
     }
 
     /// A PUBREC came, with a reason code of refusal or without.
@@ -236,35 +298,68 @@ impl Outbound {
                 flight.step = Step::Taken;
                 Received::Taken(number)
             }
-            Step::Taken | Step::Released => Received::Again(number),
-            Step::Sent1 | Step::Done => Received::Unknown,
+            Step::Taken => Received::Pending,
+            Step::Released => Received::Again(number),
+            Step::Sent1 | Step::Done => Received::Unfit,
         }
     }
 
     /// The PUBREL of a message that was taken on this connection was sent.
     pub fn released(&mut self, number: QueueNumber) {
-        let at = self.flight.binary_search_by_key(&number.get(), |flight| flight.number);
-        let flight = at.ok().and_then(|at| self.flight.get_mut(at));
+        let flight = self.under_way(number.get()).and_then(|at| self.flight.get_mut(at));
         if let Some(flight) = flight.filter(|flight| flight.step == Step::Taken) {
             flight.step = Step::Released;
         }
     }
 
-    /// A PUBCOMP came: the number whose receipt is due, or none if no PUBREL was sent for it.
+    /// A PUBCOMP came.
     //= MQTT5-4.3.3-5
     //= MQTT311-4.3.3-1
-    pub fn completed(&mut self, id: PacketId) -> Option<QueueNumber> {
-        let at = self.find(id).filter(|&at| self.flight[at].step == Step::Released)?;
-        Some(self.finish(at))
+    pub fn completed(&mut self, id: PacketId) -> Answered {
+        self.answered(id, Step::Released)
+    }
+
+    /// Whether a QoS 2 message with this identifier, which an earlier connection may have sent, is
+    /// still to come on this one. A client that speaks of it before must not be told that the
+    /// message is unknown: it would forget the identifier and take the message twice.
+    //= MQTT311-4.3.3-1
+    pub fn comes_again(&self, queue: &Queue, id: PacketId) -> bool {
+        let newest = queue.dup_through().get();
+        let Some(newest_id) = QueueNumber::new(newest).packet_id() else { return false };
+        let back = u64::from(newest_id.get()) + IDS - u64::from(id.get());
+        let Some(number) = newest.checked_sub(back % IDS) else { return false };
+        rounds(number, self.cursor + 1).any(|number| {
+            let waiting = queue.get(QueueNumber::new(number));
+            waiting.is_some_and(|waiting| waiting.qos == QoS::ExactlyOnce)
+        })
+    }
+
+    fn answered(&mut self, id: PacketId, due: Step) -> Answered {
+        let Some(at) = self.find(id) else { return Answered::Unknown };
+        if self.flight[at].step == due {
+            Answered::Closed(self.finish(at))
+        } else {
+            Answered::Unfit
+        }
     }
 
     /// Where the message with this identifier is: at most one number under way has it.
     fn find(&self, id: PacketId) -> Option<usize> {
-        let last = self.flight.back()?.number;
-        let last_id = u64::from(PacketId::of_queue_number(last).get());
-        let back = (last_id + IDS - u64::from(id.get())) % IDS;
-        let number = last.checked_sub(back)?;
-        self.flight.binary_search_by_key(&number, |flight| flight.number).ok()
+        let (oldest, newest) = (self.flight.front()?.number, self.flight.back()?.number);
+        let newest_id = u64::from(PacketId::of_queue_number(newest).get());
+        let back = (newest_id + IDS - u64::from(id.get())) % IDS;
+        rounds(newest.checked_sub(back)?, oldest).find_map(|number| self.under_way(number))
+    }
+
+    /// Where this number is, if it is not answered for good.
+    fn under_way(&self, number: u64) -> Option<usize> {
+        let oldest = self.flight.front()?.number;
+        let guess = usize::try_from(number.checked_sub(oldest)?).ok()?;
+        let at = match self.flight.get(guess) {
+            Some(flight) if flight.number == number => guess,
+            _ => self.flight.binary_search_by_key(&number, |flight| flight.number).ok()?,
+        };
+        (self.flight[at].step != Step::Done).then_some(at)
     }
 
     fn finish(&mut self, at: usize) -> QueueNumber {
@@ -279,9 +374,21 @@ impl Outbound {
     }
 }
 
+/// The numbers down to `lowest` that have the identifier of `number`, itself first.
+fn rounds(number: u64, lowest: u64) -> impl Iterator<Item = u64> {
+    (0..)
+        .map_while(move |round| number.checked_sub(round * IDS))
+        .take_while(move |number| *number >= lowest.max(1))
+}
+
 impl Early {
-    fn sent(&mut self, queued_at: Lsn, number: u64) {
-        self.latest = (queued_at, number);
+    /// A number that is final already is so with those before it.
+    fn sent(&mut self, number: u64, queued_at: Lsn, is_final: bool) {
+        if is_final && self.pending.is_none() {
+            self.settled = number;
+            return;
+        }
+        self.latest = (if is_final { self.latest.0 } else { queued_at }, number);
         self.pending.get_or_insert(self.latest);
     }
 
@@ -297,7 +404,8 @@ impl Early {
 }
 
 impl Closed {
-    fn advance(&mut self, first_open: u64, applied: Lsn, committed: Lsn) {
+    fn advance(&mut self, first_open: u64, progress: Progress) {
+        let Progress { applied, committed, .. } = progress;
         if let Some((_, known)) = self.pending.filter(|(lsn, _)| *lsn <= committed) {
             self.first_open = known;
             self.pending = None;

@@ -14,7 +14,7 @@ use crate::number::{QueueNumber, SessionNumber};
 use crate::record::{
     Closing, Connect, NumberRange, Publish, RangeSetsBuf, Receipt, Record, SessionDown, Start,
 };
-use crate::session::{Outbound, Outgoing, Received};
+use crate::session::{Answered, Outbound, Outgoing, Progress, Received};
 use crate::shard::Shard;
 use crate::state::State;
 use crate::testing::{Owned, topic};
@@ -183,7 +183,8 @@ impl World {
             return true;
         }
         let queue = self.state.session(SESSION).unwrap().queue();
-        let outgoing = out.next(queue, applied, committed);
+        let outgoing =
+            out.next(queue, Progress { applied, committed, unlogged: Lsn::new(u64::MAX) });
         match outgoing {
             Outgoing::Publish { waiting, id, dup, committed } => {
                 if waiting.qos == QoS::ExactlyOnce && !committed {
@@ -211,8 +212,8 @@ impl World {
         }
         let Some(out) = &mut self.connection else { return false };
         let (number, closing) = match self.answers.remove(0) {
-            Answer::Ack(id) => (out.acknowledged(id).unwrap(), Closing::Closed),
-            Answer::Comp(id) => (out.completed(id).unwrap(), Closing::Closed),
+            Answer::Ack(id) => (closed(out.acknowledged(id)), Closing::Closed),
+            Answer::Comp(id) => (closed(out.completed(id)), Closing::Closed),
             Answer::Rec(id) => match out.received(id, false) {
                 Received::Taken(number) => (number, Closing::Taken),
                 other => panic!("{other:?} for a first PUBREC"),
@@ -294,6 +295,13 @@ impl World {
                 _ => assert!(times >= 1, "message {message} is lost"),
             }
         }
+    }
+}
+
+fn closed(answered: Answered) -> QueueNumber {
+    match answered {
+        Answered::Closed(number) => number,
+        other => panic!("{other:?} for the answer that is due"),
     }
 }
 
