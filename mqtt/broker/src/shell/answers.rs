@@ -1,7 +1,7 @@
 //! Answers that wait for the log: they leave in order, once what they depend on is committed.
 
 use zzq_codec::{Ack, AckKind};
-use zzq_engine::Handed;
+use zzq_engine::{Handed, QueueNumber};
 use zzq_lanes::{Class, Close, ConnId, LaneIndex};
 use zzq_types::{PacketId, ReasonCode};
 use zzq_wal::disk::Disk;
@@ -11,8 +11,10 @@ use super::{Io, Note, Shell};
 /// What is done when the records handed over before it are committed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
-    /// PUBACK, PUBREC or PUBCOMP to a publisher, PUBREL to a receiver.
+    /// PUBACK, PUBREC or PUBCOMP to a publisher.
     Ack { conn: ConnId, kind: AckKind, id: PacketId, reason: ReasonCode },
+    /// PUBREL to a receiver, for the message with this number.
+    Release { conn: ConnId, number: QueueNumber },
     /// The session is open: CONNACK.
     Opened { conn: ConnId },
     /// The client has said DISCONNECT, and its session is down.
@@ -76,7 +78,9 @@ impl<D: Disk> Shell<D> {
             {
                 self.give(io, answer);
             }
-            Answer::Ack { conn, .. } | Answer::Opened { conn } => self.cut_off(io, conn),
+            Answer::Ack { conn, .. } | Answer::Release { conn, .. } | Answer::Opened { conn } => {
+                self.cut_off(io, conn);
+            }
             Answer::Change { change } => {
                 let client = self.changes.client(change);
                 let logged = |conn| self.links.get(conn).is_some_and(|link| link.logged);
@@ -96,12 +100,23 @@ impl<D: Disk> Shell<D> {
     fn give(&mut self, io: &mut Io<'_, D>, answer: Answer) {
         match answer {
             Answer::Ack { conn, kind, id, reason } => self.give_ack(io, conn, kind, id, reason),
+            Answer::Release { conn, number } => self.give_release(io, conn, number),
             Answer::Opened { conn } => self.opened(io, conn),
             Answer::Close { conn } => io.close(conn, Close::AfterFlush),
             Answer::Change { change } => self.change_committed(io, change),
             Answer::Report { to, change } => {
                 self.send_note(io, to, Note::Report { change }, Class::Receipt);
             }
+        }
+    }
+
+    //= MQTT311-4.3.3-1
+    //= MQTT5-4.3.3-4
+    fn give_release(&mut self, io: &mut Io<'_, D>, conn: ConnId, number: QueueNumber) {
+        let Some(link) = self.links.up_mut(conn) else { return };
+        link.out.numbers.released(number);
+        if let Some(id) = number.packet_id() {
+            self.write_ack(io, conn, AckKind::PubRel, &Ack::success(id));
         }
     }
 

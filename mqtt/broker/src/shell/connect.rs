@@ -5,7 +5,8 @@
 
 use zzq_codec::{ConnAck, Connect, Encoder, Will};
 use zzq_engine::record::{Connect as ConnectRecord, WillMessage};
-use zzq_engine::{QueueNumber, Record, SessionNumber, Shard};
+use zzq_engine::session::Outbound as Numbers;
+use zzq_engine::{Record, SessionNumber, Shard};
 use zzq_lanes::{ConnId, LaneIndex};
 use zzq_types::{Properties, PropertiesBuf, Property, PropertyId, ProtocolVersion, ReasonCode};
 use zzq_wal::disk::Disk;
@@ -13,13 +14,10 @@ use zzq_wal::disk::Disk;
 use super::alias::Aliases;
 use super::answers::Answer;
 use super::journal::How;
-use super::link::{Outbound, Phase};
+use super::link::Phase;
 use super::notes::Carried;
 use super::{Flow, Io, SILENCE, Shell};
 use crate::options::Limits;
-
-/// At most so many of a session are sent above the committed mark, and so many are under way.
-const WINDOW_MAX: u16 = 32_767;
 
 /// What a CONNECT asks for, as far as it is granted.
 #[derive(Clone, Copy, Debug)]
@@ -222,7 +220,7 @@ impl<D: Disk> Shell<D> {
         link.aliases = Aliases::new(limits.topic_alias_maximum);
         link.inbound_most =
             if connect.version.is_v5() { u32::from(limits.receive_maximum) } else { u32::MAX };
-        link.out = Outbound { window: u32::from(terms.window), ..Outbound::default() };
+        link.window = terms.window;
         tracing::info!(
             peer = %link.peer,
             client,
@@ -252,9 +250,7 @@ impl<D: Disk> Shell<D> {
         let ack = std::mem::take(&mut link.conn_ack);
         self.opening.remove(&link.client);
         if let Some(queue) = self.state.session(session).map(zzq_engine::Session::queue) {
-            link.out.next = queue.first_open().get();
-            link.out.base = link.out.next;
-            link.out.again_below = queue.dup_through().get() + 1;
+            link.out.numbers = Numbers::new(queue, link.window);
         }
         if link.silence_ms > 0 {
             let due = link.heard + std::time::Duration::from_millis(link.silence_ms);
@@ -347,12 +343,6 @@ impl<D: Disk> Shell<D> {
         }
         flags
     }
-
-    /// The highest queue number that a connection was sent.
-    pub(super) fn sent_on(&self, conn: ConnId) -> QueueNumber {
-        let next = self.links.get(conn).map_or(1, |link| link.out.next);
-        QueueNumber::new(next - 1)
-    }
 }
 
 impl Terms {
@@ -378,7 +368,7 @@ impl Terms {
         let bound = limits.max_keep_alive > 0 && connect.version.is_v5() && too_long;
         Self {
             expiry_s,
-            window: window.min(limits.max_inflight).clamp(1, WINDOW_MAX),
+            window: window.min(limits.max_inflight).max(1),
             keep_alive: if bound { limits.max_keep_alive } else { connect.keep_alive },
             tell_expiry: expiry_s != asked,
             tell_keep_alive: bound,
@@ -446,13 +436,6 @@ mod tests {
         });
         assert_eq!((bounded.expiry_s, bounded.keep_alive), (60, 10));
         assert!(bounded.tell_expiry && bounded.tell_keep_alive);
-    }
-
-    #[test]
-    fn windows_stay_below_half_of_the_identifiers() {
-        let connect = Connect::new(ProtocolVersion::V5, "c");
-        let wide = terms(&connect, |limits| limits.max_inflight = u16::MAX);
-        assert_eq!(wide.window, WINDOW_MAX);
     }
 
     #[test]

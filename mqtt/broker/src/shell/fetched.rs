@@ -5,6 +5,7 @@ use zzq_types::{Lsn, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::journal::Journal;
+use super::link::Waits;
 use super::{Io, Shell};
 use crate::fetch::Fetched;
 
@@ -30,9 +31,8 @@ impl<D: Disk> Shell<D> {
             }
             if let Some(error) = error {
                 self.unreadable(io, conn, &error);
-            } else if let Some(link) = self.links.up_mut(conn) {
-                link.out.held = false;
-                self.pump_conn(io, conn);
+            } else {
+                self.has_come(io, conn, Waits::Message);
                 io.turn_again();
             }
         }

@@ -12,8 +12,9 @@ use zzq_types::{Lsn, QoS, SubscriptionId};
 use zzq_wal::disk::Disk;
 
 use super::journal::{How, Journal};
+use super::link::Waits;
 use super::message::Message;
-use super::wire::{Content, Ids, Manner, Unsent};
+use super::wire::{Content, Ids, Manner};
 use super::{Io, Shell};
 use crate::options::DeliverPolicy;
 
@@ -215,7 +216,8 @@ impl<D: Disk> Shell<D> {
         !self.journal.is_log()
             || (publish.qos != QoS::ExactlyOnce
                 && publish.will_of.is_none()
-                && self.shared.options.deliver == DeliverPolicy::Early)
+                && self.shared.options.deliver == DeliverPolicy::Early
+                && !self.journal.is_read_only())
     }
 
     /// Brings a message that was just applied to its receivers on this lane.
@@ -234,6 +236,7 @@ impl<D: Disk> Shell<D> {
             expires_ms: publish.expires_ms(time_ms),
         };
         let early = Journal::<D>::is_own(lsn) || self.may_go_early(publish);
+        let progress = self.progress();
         let mut copy = None;
         self.wire.begin(gathered.deliver0.len() + gathered.queued.len());
         for (session, retain, ids) in &gathered.deliver0 {
@@ -257,13 +260,11 @@ impl<D: Disk> Shell<D> {
             if publish.retain {
                 self.changes.saw_live(*session, lsn);
             }
-            let sent = early && self.send_at_hand(io, *session, *number, content);
-            let connected = self.up.contains_key(session);
-            soon |= connected && !sent;
+            let conn = self.up.get(session).copied();
+            let sent = early
+                && conn.is_some_and(|conn| self.send_at_hand(io, conn, *number, content, progress));
+            soon |= conn.is_some() && !sent;
             needed |= own && !(sent && self.is_fleeting(*session, *number));
-            if connected && !sent && !early {
-                self.later.pump(lsn, *session);
-            }
             self.check_full(io, *session);
         }
         let references = gathered.queued.len() + usize::from(gathered.retained);
@@ -274,7 +275,7 @@ impl<D: Disk> Shell<D> {
             let message = copy.unwrap_or_else(|| Message::copy(content));
             self.store.keep(lsn, message, u32::try_from(references).unwrap_or(u32::MAX));
         }
-        if early && soon {
+        if soon {
             for (session, _) in &gathered.queued {
                 self.pump_session(io, *session);
             }
@@ -309,31 +310,26 @@ impl<D: Disk> Shell<D> {
         }
         let manner = Manner { qos: QoS::AtMostOnce, retain, dup: false, id: None, ids };
         let sent = self.wire.send_one_of_many(io, conn, encoder, content, manner, self.now_ms);
-        self.count_sent(sent);
+        self.counts.sent(sent);
         self.note_clogged(io, conn);
-    }
-
-    pub(super) fn count_sent(&mut self, sent: Result<usize, Unsent>) {
-        match sent {
-            Ok(bytes) => {
-                self.counts.publishes_out += 1;
-                self.counts.packets_out += 1;
-                self.counts.bytes_out += bytes as u64;
-            }
-            Err(Unsent::TooLarge) => self.counts.dropped_large += 1,
-            Err(Unsent::Gone) => {}
-        }
     }
 
     /// Sends what waited for a commit that has come.
     pub(super) fn send_later(&mut self, io: &mut Io<'_, D>) {
-        if self.later.is_empty() || self.journal.is_read_only() {
+        if self.later.is_empty() {
             return;
         }
         let committed = self.journal.committed_lsn();
-        while let Some(wait) = self.later.pop(committed) {
+        // On a log that fails meanwhile the pump waits for the same commit again.
+        while !self.journal.is_read_only()
+            && let Some(wait) = self.later.pop(committed)
+        {
             match wait {
-                Wait::Pump(session) => self.pump_session(io, session),
+                Wait::Pump(session) => {
+                    if let Some(&conn) = self.up.get(&session) {
+                        self.has_come(io, conn, Waits::Commit);
+                    }
+                }
                 Wait::Deliver0 { session, retain, ids, message } => {
                     self.wire.begin(1);
                     self.deliver0(io, session, message.content(), retain, Ids::List(&ids));

@@ -38,6 +38,9 @@ pub(crate) struct How {
 }
 
 impl<D: Disk> Journal<D> {
+    /// From here on are numbers that [`Journal::take_own`] gives.
+    pub(super) const UNLOGGED: Lsn = Lsn::new(OWN_FIRST);
+
     /// No log.
     pub(crate) const fn memory() -> Self {
         Self { own: OWN_FIRST, log: None }

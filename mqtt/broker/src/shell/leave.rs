@@ -101,8 +101,8 @@ impl<D: Disk> Shell<D> {
         expiry_s: Option<u32>,
     ) {
         self.hand_over_receipts_of(io, conn);
-        let sent = self.sent_on(conn);
         let Some(link) = self.links.get_mut(conn) else { return };
+        let sent = link.out.numbers.highest_sent();
         let was_up = link.phase == Phase::Up;
         link.phase = Phase::Leaving;
         let Some(session) = link.session else { return };

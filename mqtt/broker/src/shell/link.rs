@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 
 use zzq_codec::{Decoder, Encoder};
+use zzq_engine::session::{Outbound as Numbers, Queue};
 use zzq_engine::{SessionNumber, SubNumber};
 use zzq_lanes::{ConnId, Millis};
 
@@ -61,34 +62,40 @@ pub(crate) struct Link {
     /// QoS 1 and 2 publishes of the client whose last answer has not left.
     pub(crate) inbound: u32,
     pub(crate) inbound_most: u32,
+    /// QoS 1 and 2 messages that may be under way to the client.
+    pub(crate) window: u16,
     pub(crate) out: Outbound,
 }
 
 /// What is on its way to the client.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    /// QoS 1 and 2 messages that may be under way.
-    pub(crate) window: u32,
-    /// Those that are.
-    pub(crate) under_way: u32,
-    /// The next queue number to be sent.
-    pub(crate) next: u64,
-    /// Numbers below were sent on an earlier connection: they go out with DUP.
-    pub(crate) again_below: u64,
-    /// Acknowledged by PUBACK or PUBCOMP, as far as the state has not closed them.
-    pub(crate) taken: Ranges,
-    /// Acknowledged by PUBREC, as far as the state does not know it.
-    pub(crate) received: Ranges,
-    /// Those of `taken` that were not handed over yet.
+    /// Which numbers are under way, and what comes next.
+    pub(crate) numbers: Numbers,
+    /// Answered for good, or as if they were, and not handed over yet.
     pub(crate) fresh_taken: Ranges,
-    /// Those of `received` that were not handed over yet.
+    /// Acknowledged by PUBREC and not handed over yet.
     pub(crate) fresh_received: Ranges,
+    /// Passed over because they have expired, and not handed over yet.
+    pub(crate) fresh_expired: Ranges,
     /// It stands in the lane's list of links with fresh receipts.
     pub(crate) owes: bool,
-    /// Numbers are sent below `base + 65 535`: all below it are closed by committed receipts.
-    pub(crate) base: u64,
-    /// Output is full, or a message is being fetched: the pump goes on when that has changed.
-    pub(crate) held: bool,
+    pub(crate) waits: Waits,
+}
+
+/// What the pump waits for beside the client's answers: it rests until that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    Nothing,
+    /// Room for output: the lane says when the connection has drained.
+    Output,
+    /// A message that is not in memory: the reader answers every request.
+    Message,
+    /// A commit: the lane looks at it in each turn, and the log wakes the lane for it.
+    Commit,
+    /// The next identifier, which another message may have: looked at again when the turn has
+    /// applied what it could, for it takes a receipt.
+    Identifier,
 }
 
 impl Link {
@@ -115,25 +122,30 @@ impl Link {
             aliases: Aliases::default(),
             inbound: 0,
             inbound_most: u32::MAX,
+            window: 0,
             out: Outbound::default(),
         }
+    }
+}
+
+impl Outbound {
+    /// Whether the log has yet to be told of something.
+    pub(crate) fn has_fresh(&self) -> bool {
+        !self.fresh_taken.is_empty()
+            || !self.fresh_received.is_empty()
+            || !self.fresh_expired.is_empty()
     }
 }
 
 impl Default for Outbound {
     fn default() -> Self {
         Self {
-            window: 0,
-            under_way: 0,
-            next: 1,
-            again_below: 1,
-            taken: Ranges::default(),
-            received: Ranges::default(),
+            numbers: Numbers::new(&Queue::default(), 0),
             fresh_taken: Ranges::default(),
             fresh_received: Ranges::default(),
+            fresh_expired: Ranges::default(),
             owes: false,
-            base: 1,
-            held: false,
+            waits: Waits::Nothing,
         }
     }
 }

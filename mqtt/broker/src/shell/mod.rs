@@ -57,7 +57,7 @@ use self::answers::Answer;
 use self::changes::Changes;
 use self::follow::{Gathered, Later};
 use self::leave::Farewell;
-use self::link::Link;
+use self::link::{Link, Waits};
 use self::links::Links;
 use self::message::Store;
 use self::retained::{Granting, Query};
@@ -154,6 +154,8 @@ pub(crate) struct Shell<D: Disk> {
     wire: Wire,
     /// Links with receipts that were not handed over, in the order of their first.
     owing: Vec<ConnId>,
+    /// Links whose next identifier another message may have.
+    crowded: Vec<ConnId>,
     next_number: u64,
     random: u64,
     counts: Counts,
@@ -226,6 +228,7 @@ impl<D: Disk> Shell<D> {
             later: Later::default(),
             wire: Wire::default(),
             owing: Vec::new(),
+            crowded: Vec::new(),
             next_number: seed.first_number.get(),
             random: seed.random,
             counts: Counts::default(),
@@ -323,10 +326,7 @@ impl<D: Disk> Handler for Shell<D> {
 
     fn drained(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         self.unclogged(io, conn);
-        if let Some(link) = self.links.up_mut(conn) {
-            link.out.held = false;
-            self.pump_conn(io, conn);
-        }
+        self.has_come(io, conn, Waits::Output);
     }
 
     fn closed(&mut self, io: &mut Io<'_, D>, conn: ConnId, why: CloseReason) {
@@ -367,6 +367,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.renew_sys(io);
         self.hand_over_receipts(io);
         let again = self.turn_the_log(io);
+        self.go_on_crowded(io);
         self.publish_counts();
         self.next_turn(io, again)
     }

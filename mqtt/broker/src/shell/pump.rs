@@ -1,31 +1,57 @@
 //! Queues become packets: what a session is owed goes out in the order of its numbers, within the
 //! client's window, once it may.
+//!
+//! Assumes: `zzq_engine`'s outbound half of a session knows which number is next and what stops
+//! it. A link that waits for more than its client has an event to come: [`Waits`] names it and
+//! says what brings it.
 
 use zzq_codec::{Ack, AckKind};
-use zzq_engine::record::{Closing, Expire, ExpiredTopics, NumberRange, RangeSetsBuf};
-use zzq_engine::session::Waiting;
-use zzq_engine::{QueueNumber, Record, SessionNumber};
+use zzq_engine::session::{Outgoing, Progress, Queue, Waiting};
+use zzq_engine::{QueueNumber, SessionNumber};
 use zzq_lanes::ConnId;
 use zzq_types::{Lsn, PacketId, QoS};
 use zzq_wal::disk::Disk;
 
-use super::journal::{How, Journal};
-use super::wire::{Content, Ids, Manner, Unsent};
-use super::{Io, Shell};
+use rustc_hash::FxHashMap;
 
-/// Identifiers come round after so many numbers.
-const SPAN: u64 = PacketId::COUNT as u64;
+use super::journal::Journal;
+use super::link::{Link, Waits};
+use super::message::{Message, Store};
+use super::wire::{Content, Ids, Manner, Unsent, Wire};
+use super::{Io, Shell};
+use crate::metrics::Counts;
+
 /// Messages that are asked for at once when they are not in memory.
 const AHEAD: usize = 128;
 /// Bytes that are asked for at once.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// What the pump does with the next message.
-enum Step {
-    /// On to the one behind it.
-    Next,
-    /// Nothing more for now.
-    Stop,
+/// Why the pump has stopped.
+enum Stop {
+    /// Nothing is owed, or the client's answer comes first.
+    Idle,
+    /// The connection's output is full.
+    Output,
+    /// The message with this number is not in memory.
+    Message(QueueNumber),
+    /// The commit of this record comes first.
+    Commit(Lsn),
+    /// Another message may have the next identifier.
+    Identifier,
+}
+
+/// What it takes to send to one receiver.
+struct Outlet<'a> {
+    conn: ConnId,
+    link: &'a mut Link,
+    queue: &'a Queue,
+    store: &'a Store,
+    fetched: &'a FxHashMap<Lsn, Message>,
+    wire: &'a mut Wire,
+    counts: &'a mut Counts,
+    progress: Progress,
+    now_ms: u64,
+    output_most: usize,
 }
 
 impl<D: Disk> Shell<D> {
@@ -35,236 +61,93 @@ impl<D: Disk> Shell<D> {
         }
     }
 
+    /// Goes on if what has come is what the link waits for.
+    pub(super) fn has_come(&mut self, io: &mut Io<'_, D>, conn: ConnId, awaited: Waits) {
+        if let Some(link) = self.links.up_mut(conn)
+            && link.out.waits == awaited
+        {
+            link.out.waits = Waits::Nothing;
+            self.pump_conn(io, conn);
+        }
+    }
+
+    /// Looks again at those whose next identifier was in use.
+    pub(super) fn go_on_crowded(&mut self, io: &mut Io<'_, D>) {
+        for conn in std::mem::take(&mut self.crowded) {
+            self.has_come(io, conn, Waits::Identifier);
+        }
+    }
+
     /// Sends what may go out now.
     pub(super) fn pump_conn(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
-        let mut given_up = RangeSetsBuf::new();
-        while let Some(link) = self.links.up_mut(conn) {
-            let Some(session) = link.session else { break };
-            if link.out.held || link.out.under_way >= link.out.window {
-                break;
+        let progress = self.progress();
+        let Some(mut outlet) = self.outlet(conn, progress) else { return };
+        let stop = outlet.pump(io);
+        let session = outlet.link.session;
+        if outlet.link.out.has_fresh() {
+            self.owe(conn);
+        }
+        let Some(session) = session else { return };
+        let waits = match stop {
+            Stop::Idle => return,
+            Stop::Output => {
+                io.notify_drained(conn);
+                Waits::Output
             }
-            let Some(known) = self.state.session(session) else { break };
-            let mut open = known.queue().iter_from(QueueNumber::new(link.out.next));
-            let Some(waiting) = open.next() else { break };
-            drop(open);
-            match self.pump_one(io, conn, session, waiting, &mut given_up) {
-                Step::Next => {}
-                Step::Stop => break,
+            Stop::Message(from) => {
+                self.fetch(conn, session, from);
+                Waits::Message
             }
-        }
-        self.give_up(io, conn, &given_up);
-    }
-
-    fn pump_one(
-        &mut self,
-        io: &mut Io<'_, D>,
-        conn: ConnId,
-        session: SessionNumber,
-        waiting: Waiting,
-        given_up: &mut RangeSetsBuf,
-    ) -> Step {
-        let number = waiting.number.get();
-        let Some(link) = self.links.up_mut(conn) else { return Step::Stop };
-        let again = number < link.out.again_below;
-        if link.out.taken.contains(number) {
-            link.out.next = number + 1;
-            return Step::Next;
-        }
-        if waiting.taken {
-            // The client has it from an earlier connection: only PUBREL is owed.
-            return self.resume_release(io, conn, number);
-        }
-        if !self.is_committed(waiting.queued_at) {
-            self.later.pump(waiting.queued_at, session);
-            return Step::Stop;
-        }
-        if !self.may_number(conn, session, number) {
-            return Step::Stop;
-        }
-        if io.queued_bytes(conn) > self.shared.options.limits.max_output_bytes {
-            if let Some(link) = self.links.up_mut(conn) {
-                link.out.held = true;
+            Stop::Commit(lsn) => {
+                self.later.pump(lsn, session);
+                Waits::Commit
             }
-            io.notify_drained(conn);
-            return Step::Stop;
-        }
-        let expires_ms =
-            self.state.session(session).and_then(|known| known.queue().expires_ms(waiting.number));
-        let may_expire = !(again && waiting.qos == QoS::ExactlyOnce);
-        if may_expire && expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms) {
-            //= MQTT5-3.3.2-5
-            //= MQTT5-4.3.3-7
-            self.counts.expired += 1;
-            self.pass(conn, waiting.number, Closing::Expired, given_up);
-            return Step::Next;
-        }
-        let Some(message) = self.store.get(waiting.lsn).cloned() else {
-            self.fetch(conn, session, waiting.number);
-            return Step::Stop;
+            Stop::Identifier => {
+                self.crowded.push(conn);
+                Waits::Identifier
+            }
         };
-        let content = Content { expires_ms, ..message.content() };
-        match self.send_waiting(io, conn, session, waiting, content, again) {
-            Err(Unsent::TooLarge) => {
-                //= MQTT5-3.1.2-25
-                self.pass(conn, waiting.number, Closing::Dropped, given_up);
-                Step::Next
-            }
-            Err(Unsent::Gone) => Step::Stop,
-            Ok(_) => Step::Next,
+        if let Some(link) = self.links.up_mut(conn) {
+            link.out.waits = waits;
         }
-    }
-
-    fn is_committed(&self, lsn: Lsn) -> bool {
-        Journal::<D>::is_own(lsn)
-            || (lsn <= self.journal.committed_lsn() && !self.journal.is_read_only())
-    }
-
-    /// Leaves a message out for good.
-    fn pass(
-        &mut self,
-        conn: ConnId,
-        number: QueueNumber,
-        closing: Closing,
-        given_up: &mut RangeSetsBuf,
-    ) {
-        let Some(link) = self.links.up_mut(conn) else { return };
-        link.out.next = number.get() + 1;
-        if let Some(session) = link.session {
-            given_up.push_ranges(session, closing, [NumberRange::one(number)]);
-        }
-    }
-
-    /// PUBREL for a message whose PUBREC an earlier connection brought.
-    //= MQTT311-4.4.0-1
-    //= MQTT5-4.4.0-1
-    fn resume_release(&mut self, io: &mut Io<'_, D>, conn: ConnId, number: u64) -> Step {
-        let Some(link) = self.links.up_mut(conn) else { return Step::Stop };
-        let fresh = number >= link.out.again_below;
-        link.out.next = number + 1;
-        link.out.under_way += 1;
-        assert!(!fresh, "what was not sent has no PUBREC");
-        let id = PacketId::of_queue_number(number);
-        self.write_ack(io, conn, AckKind::PubRel, &Ack::success(id));
-        Step::Next
-    }
-
-    /// Whether the number 65 535 before this one, which had its identifier, is closed for good.
-    //= MQTT311-2.3.1-4
-    //= MQTT5-2.2.1-4
-    fn may_number(&mut self, conn: ConnId, session: SessionNumber, number: u64) -> bool {
-        let applied = self.state.applied();
-        let receipts_committed = self.is_committed(applied);
-        let Some(link) = self.links.up_mut(conn) else { return false };
-        if number < link.out.base + SPAN {
-            return true;
-        }
-        let Some(known) = self.state.session(session) else { return false };
-        let queue = known.queue();
-        let first_open = queue.first_open().get();
-        let mut same_id = (1..).map(|round| number.saturating_sub(round * SPAN));
-        let is_free = same_id
-            .by_ref()
-            .take_while(|before| *before >= first_open)
-            .all(|before| queue.get(QueueNumber::new(before)).is_none());
-        if is_free && receipts_committed {
-            link.out.base = link.out.base.max(first_open);
-            return true;
-        }
-        if is_free {
-            // Closed by receipts that are not committed: the commit brings the pump back.
-            self.later.pump(applied, session);
-        }
-        false
-    }
-
-    //= MQTT311-3.3.1-1
-    //= MQTT311-3.3.1-3
-    //= MQTT311-3.3.4-1
-    //= MQTT5-3.3.1-1
-    //= MQTT5-3.3.1-3
-    //= MQTT5-3.3.4-9
-    //= MQTT5-4.9.0-1
-    //= MQTT5-4.9.0-2
-    fn send_waiting(
-        &mut self,
-        io: &mut Io<'_, D>,
-        conn: ConnId,
-        session: SessionNumber,
-        waiting: Waiting,
-        content: Content<'_>,
-        dup: bool,
-    ) -> Result<usize, Unsent> {
-        let Some(known) = self.state.session(session) else { return Err(Unsent::Gone) };
-        let manner = Manner {
-            qos: waiting.qos,
-            retain: waiting.retain,
-            dup,
-            id: waiting.number.packet_id(),
-            ids: Ids::Of(known.queue().ids(waiting.number)),
-        };
-        let Some(link) = self.links.up_mut(conn) else { return Err(Unsent::Gone) };
-        let encoder = link.encoder;
-        let sent = self.wire.send(io, conn, encoder, content, manner, self.now_ms);
-        self.count_sent(sent);
-        if let (Ok(_), Some(link)) = (sent, self.links.up_mut(conn)) {
-            link.out.next = waiting.number.get() + 1;
-            link.out.under_way += 1;
-        }
-        sent
     }
 
     /// Sends a message whose record is at hand, if nothing is owed to its receiver before it.
     pub(super) fn send_at_hand(
         &mut self,
         io: &mut Io<'_, D>,
-        session: SessionNumber,
+        conn: ConnId,
         number: QueueNumber,
         content: Content<'_>,
+        progress: Progress,
     ) -> bool {
-        let Some(&conn) = self.up.get(&session) else { return false };
-        let Some(link) = self.links.up_mut(conn) else { return false };
-        let out = &link.out;
-        if out.held || out.under_way >= out.window || number.get() >= out.base + SPAN {
-            return false;
-        }
-        let Some(known) = self.state.session(session) else { return false };
-        let next = known.queue().iter_from(QueueNumber::new(out.next)).next();
-        let Some(waiting) = next.filter(|waiting| waiting.number == number) else { return false };
-        if io.queued_bytes(conn) > self.shared.options.limits.max_output_bytes {
-            return false;
-        }
-        let manner = Manner {
-            qos: waiting.qos,
-            retain: waiting.retain,
-            dup: false,
-            id: number.packet_id(),
-            ids: Ids::Of(known.queue().ids(number)),
-        };
-        let encoder = link.encoder;
-        let sent = self.wire.send_one_of_many(io, conn, encoder, content, manner, self.now_ms);
-        if sent.is_err() {
-            return false;
-        }
-        self.count_sent(sent);
-        if let Some(link) = self.links.up_mut(conn) {
-            link.out.next = number.get() + 1;
-            link.out.under_way += 1;
-        }
-        true
+        let outlet = self.outlet(conn, progress);
+        outlet.is_some_and(|mut outlet| outlet.send_at_hand(io, number, content))
     }
 
-    /// Records that messages are given up.
-    fn give_up(&mut self, io: &mut Io<'_, D>, conn: ConnId, given_up: &RangeSetsBuf) {
-        if given_up.is_empty() {
-            return;
-        }
-        let Some(link) = self.links.get(conn) else { return };
-        let logged = link.logged;
-        let expire = Expire { sets: given_up.as_list(), topics: ExpiredTopics::EMPTY };
-        let how = How { waits: false, lanes: self.bit(), frees: true };
-        // Without room they stay in the queue as passed over, and are given up at the next start
-        // of the session.
-        self.put(io, &Record::Expire(expire), logged, how);
+    /// How far the log is, for what goes out: on one that has failed nothing more does.
+    pub(super) fn progress(&self) -> Progress {
+        let committed =
+            if self.journal.is_read_only() { Lsn::ZERO } else { self.journal.committed_lsn() };
+        Progress { applied: self.state.applied(), committed, unlogged: Journal::<D>::UNLOGGED }
+    }
+
+    /// None if the receiver is not up, or waits for something.
+    fn outlet(&mut self, conn: ConnId, progress: Progress) -> Option<Outlet<'_>> {
+        let link = self.links.up_mut(conn).filter(|link| link.out.waits == Waits::Nothing)?;
+        let queue = self.state.session(link.session?)?.queue();
+        Some(Outlet {
+            conn,
+            link,
+            queue,
+            store: &self.store,
+            fetched: &self.fetched,
+            wire: &mut self.wire,
+            counts: &mut self.counts,
+            progress,
+            now_ms: self.now_ms,
+            output_most: self.shared.options.limits.max_output_bytes,
+        })
     }
 
     /// Asks for the messages that the pump needs next and that are not in memory.
@@ -283,9 +166,131 @@ impl<D: Disk> Shell<D> {
             }
         }
         assert!(!wanted.is_empty(), "the first of them is not in memory");
-        if let Some(link) = self.links.up_mut(conn) {
-            link.out.held = true;
-        }
         self.request(conn, wanted);
+    }
+}
+
+impl Outlet<'_> {
+    /// Sends all that may go out.
+    //= MQTT5-3.3.4-9
+    //= MQTT5-4.9.0-1
+    //= MQTT5-4.9.0-2
+    fn pump<D: Disk>(&mut self, io: &mut Io<'_, D>) -> Stop {
+        loop {
+            let outgoing = self.link.out.numbers.next(self.queue, self.progress);
+            let stop = match outgoing {
+                Outgoing::Nothing | Outgoing::Window => Some(Stop::Idle),
+                Outgoing::Identifier => Some(Stop::Identifier),
+                Outgoing::Commit(lsn) => Some(Stop::Commit(lsn)),
+                // Whether it was published at QoS 2 is not known here.
+                Outgoing::Publish { waiting, committed: false, .. } => {
+                    Some(Stop::Commit(waiting.queued_at))
+                }
+                _ if self.is_full(io) => Some(Stop::Output),
+                Outgoing::Release { id, .. } => self.release(io, &outgoing, id),
+                Outgoing::Publish { waiting, dup, .. } => self.publish(io, &outgoing, waiting, dup),
+            };
+            if let Some(stop) = stop {
+                return stop;
+            }
+        }
+    }
+
+    /// PUBREL for a message whose PUBREC an earlier connection brought.
+    //= MQTT311-4.4.0-1
+    //= MQTT5-4.4.0-1
+    fn release<D: Disk>(
+        &mut self,
+        io: &mut Io<'_, D>,
+        outgoing: &Outgoing,
+        id: PacketId,
+    ) -> Option<Stop> {
+        let Some(mut output) = io.output(self.conn) else { return Some(Stop::Idle) };
+        let written = self.link.encoder.ack(AckKind::PubRel, &Ack::success(id), &mut output);
+        assert!(written.is_ok(), "an acknowledgement of four bytes always fits: {written:?}");
+        self.link.out.numbers.sent(outgoing);
+        self.counts.packets_out += 1;
+        None
+    }
+
+    fn publish<D: Disk>(
+        &mut self,
+        io: &mut Io<'_, D>,
+        outgoing: &Outgoing,
+        waiting: Waiting,
+        dup: bool,
+    ) -> Option<Stop> {
+        let out = &mut self.link.out;
+        let expires_ms = self.queue.expires_ms(waiting.number);
+        let may_expire = !(dup && waiting.qos == QoS::ExactlyOnce);
+        if may_expire && expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms) {
+            //= MQTT5-3.3.2-5
+            //= MQTT5-4.3.3-7
+            self.counts.expired += 1;
+            out.numbers.pass_over(waiting.number);
+            out.fresh_expired.insert(waiting.number.get());
+            return None;
+        }
+        let (store, fetched) = (self.store, self.fetched);
+        let message = store.get(waiting.lsn).or_else(|| fetched.get(&waiting.lsn));
+        let Some(message) = message else { return Some(Stop::Message(waiting.number)) };
+        let content = Content { expires_ms, ..message.content() };
+        let manner = manner(self.queue, waiting, dup);
+        let encoder = self.link.encoder;
+        let sent = self.wire.send(io, self.conn, encoder, content, manner, self.now_ms);
+        self.counts.sent(sent);
+        let out = &mut self.link.out;
+        match sent {
+            Ok(_) => out.numbers.sent(outgoing),
+            Err(Unsent::TooLarge) => {
+                // As if it had been sent and answered.
+                //= MQTT5-3.1.2-25
+                out.numbers.pass_over(waiting.number);
+                out.fresh_taken.insert(waiting.number.get());
+            }
+            Err(Unsent::Gone) => return Some(Stop::Idle),
+        }
+        None
+    }
+
+    /// False: it is left to the pump.
+    fn send_at_hand<D: Disk>(
+        &mut self,
+        io: &mut Io<'_, D>,
+        number: QueueNumber,
+        content: Content<'_>,
+    ) -> bool {
+        let outgoing = self.link.out.numbers.next(self.queue, self.progress);
+        let Outgoing::Publish { waiting, dup: false, .. } = outgoing else { return false };
+        let has_expired = content.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms);
+        if waiting.number != number || has_expired || self.is_full(io) {
+            return false;
+        }
+        let (encoder, manner) = (self.link.encoder, manner(self.queue, waiting, false));
+        let sent = self.wire.send_one_of_many(io, self.conn, encoder, content, manner, self.now_ms);
+        if sent.is_ok() {
+            self.counts.sent(sent);
+            self.link.out.numbers.sent(&outgoing);
+        }
+        sent.is_ok()
+    }
+
+    fn is_full<D: Disk>(&self, io: &Io<'_, D>) -> bool {
+        io.queued_bytes(self.conn) > self.output_most
+    }
+}
+
+//= MQTT311-3.3.1-1
+//= MQTT311-3.3.1-3
+//= MQTT311-3.3.4-1
+//= MQTT5-3.3.1-1
+//= MQTT5-3.3.1-3
+fn manner(queue: &Queue, waiting: Waiting, dup: bool) -> Manner<'_> {
+    Manner {
+        qos: waiting.qos,
+        retain: waiting.retain,
+        dup,
+        id: waiting.number.packet_id(),
+        ids: Ids::Of(queue.ids(waiting.number)),
     }
 }

@@ -4,10 +4,13 @@
 //! next write; one of PUBREC is waited for by PUBREL.
 
 use zzq_codec::{Ack, AckKind};
-use zzq_engine::record::{Closing, NumberRange, RangeSetsBuf, Receipt, Release};
+use zzq_engine::record::{
+    Closing, Expire, ExpiredTopics, NumberRange, RangeSetsBuf, Receipt, Release,
+};
+use zzq_engine::session::{Answered, Received};
 use zzq_engine::{QueueNumber, Record, SessionNumber};
 use zzq_lanes::ConnId;
-use zzq_types::{PacketId, QoS, ReasonCode};
+use zzq_types::{PacketId, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
@@ -16,28 +19,14 @@ use super::link::Outbound;
 use super::ranges::Ranges;
 use super::{Flow, Io, Shell};
 
-/// Where an identifier of a receiver's acknowledgement stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    /// Sent, and unanswered as far as it goes.
-    Number { number: u64, exactly_once: bool },
-    /// Nothing that is open.
-    Nothing,
-}
-
 impl<D: Disk> Shell<D> {
     //= MQTT311-4.3.2-1
     //= MQTT5-4.3.2-3
     //= MQTT5-4.4.0-2
     pub(super) fn pub_ack(&mut self, io: &mut Io<'_, D>, conn: ConnId, ack: &Ack<'_>) -> Flow {
-        match self.find(conn, ack.packet_id) {
-            Found::Number { number, exactly_once: false } => self.take(io, conn, number),
-            Found::Number { .. } => {
-                return self.refuse(io, conn, ReasonCode::ProtocolError, "PUBACK for QoS 2");
-            }
-            Found::Nothing => {}
-        }
-        Flow::Next
+        let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let answered = link.out.numbers.acknowledged(ack.packet_id);
+        self.answered(io, conn, answered, "PUBACK for QoS 2")
     }
 
     //= MQTT311-4.3.3-1
@@ -45,20 +34,22 @@ impl<D: Disk> Shell<D> {
     //= MQTT5-4.3.3-4
     //= MQTT5-4.4.0-2
     pub(super) fn pub_rec(&mut self, io: &mut Io<'_, D>, conn: ConnId, ack: &Ack<'_>) -> Flow {
-        match self.find(conn, ack.packet_id) {
-            Found::Number { number, exactly_once: true } if ack.reason.is_failure() => {
-                //= MQTT5-4.8.2-6
-                self.take(io, conn, number);
+        let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let (id, refused) = (ack.packet_id, ack.reason.is_failure());
+        match link.out.numbers.received(id, refused) {
+            Received::Taken(number) => {
+                let is_new = link.out.fresh_received.insert(number.get());
+                assert!(is_new, "a number is taken once");
+                self.owe(conn);
             }
-            Found::Number { number, exactly_once: true } => self.receive(io, conn, number),
-            Found::Number { .. } => {
+            Received::Again(number) => self.answer(io, Answer::Release { conn, number }),
+            //= MQTT5-4.8.2-6
+            Received::Refused(number) => self.take(io, conn, number),
+            Received::Unfit => {
                 return self.refuse(io, conn, ReasonCode::ProtocolError, "PUBREC for QoS 1");
             }
-            Found::Nothing if !ack.reason.is_failure() => {
-                let unknown = Ack::with_reason(ack.packet_id, ReasonCode::PacketIdentifierNotFound);
-                self.answer_unknown(io, conn, AckKind::PubRel, &unknown);
-            }
-            Found::Nothing => {}
+            Received::Unknown if !refused => self.answer_unknown(io, conn, id),
+            Received::Pending | Received::Unknown => {}
         }
         Flow::Next
     }
@@ -66,8 +57,23 @@ impl<D: Disk> Shell<D> {
     //= MQTT311-4.3.3-1
     //= MQTT5-4.3.3-5
     pub(super) fn pub_comp(&mut self, io: &mut Io<'_, D>, conn: ConnId, ack: &Ack<'_>) -> Flow {
-        if let Found::Number { number, exactly_once: true } = self.find(conn, ack.packet_id) {
-            self.take(io, conn, number);
+        let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let answered = link.out.numbers.completed(ack.packet_id);
+        self.answered(io, conn, answered, "PUBCOMP before PUBREL")
+    }
+
+    //= MQTT5-4.13.1-1
+    fn answered(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        answered: Answered,
+        unfit: &'static str,
+    ) -> Flow {
+        match answered {
+            Answered::Closed(number) => self.take(io, conn, number),
+            Answered::Unfit => return self.refuse(io, conn, ReasonCode::ProtocolError, unfit),
+            Answered::Unknown => {}
         }
         Flow::Next
     }
@@ -107,66 +113,33 @@ impl<D: Disk> Shell<D> {
         self.overlay.is_open(session, id, known)
     }
 
-    /// An answer to an identifier that names nothing, where the version has one.
-    fn answer_unknown(&mut self, io: &mut Io<'_, D>, conn: ConnId, kind: AckKind, ack: &Ack<'_>) {
+    /// PUBREL for an identifier that names nothing, unless its message is still to be sent again.
+    fn answer_unknown(&mut self, io: &mut Io<'_, D>, conn: ConnId, id: PacketId) {
         let Some(link) = self.links.up_mut(conn) else { return };
-        if link.encoder.version.is_v5() {
-            self.write_ack(io, conn, kind, ack);
+        let session = link.session.and_then(|session| self.state.session(session));
+        if session.is_some_and(|session| link.out.numbers.comes_again(session.queue(), id)) {
+            return;
+        }
+        // MQTT 3 has no reason code: a plain PUBREL completes the handshake of a lost PUBCOMP.
+        let reason = if link.encoder.version.is_v5() {
+            ReasonCode::PacketIdentifierNotFound
         } else {
-            // MQTT 3 has no reason code: PUBREL again completes the handshake of a lost PUBCOMP.
-            self.write_ack(io, conn, kind, &Ack::success(ack.packet_id));
-        }
-    }
-
-    fn find(&self, conn: ConnId, id: PacketId) -> Found {
-        let Some(link) = self.links.get(conn) else { return Found::Nothing };
-        let Some(session) = link.session.and_then(|session| self.state.session(session)) else {
-            return Found::Nothing;
+            ReasonCode::Success
         };
-        let queue = session.queue();
-        let open = numbers_of(id, queue.first_open().get(), link.out.next)
-            .filter(|number| !link.out.taken.contains(*number))
-            .find_map(|number| queue.get(QueueNumber::new(number)));
-        match open {
-            Some(waiting) => Found::Number {
-                number: waiting.number.get(),
-                exactly_once: waiting.qos == QoS::ExactlyOnce,
-            },
-            None => Found::Nothing,
-        }
+        self.write_ack(io, conn, AckKind::PubRel, &Ack::with_reason(id, reason));
     }
 
     /// The client has a message for good.
-    fn take(&mut self, io: &mut Io<'_, D>, conn: ConnId, number: u64) {
+    fn take(&mut self, io: &mut Io<'_, D>, conn: ConnId, number: QueueNumber) {
         let Some(link) = self.links.up_mut(conn) else { return };
-        if !link.out.taken.insert(number) {
-            return;
-        }
-        link.out.under_way = link.out.under_way.saturating_sub(1);
+        let is_new = link.out.fresh_taken.insert(number.get());
+        assert!(is_new, "a number is answered once");
         self.owe(conn);
-        let Some(link) = self.links.up_mut(conn) else { return };
-        link.out.fresh_taken.insert(number);
         self.pump_conn(io, conn);
     }
 
-    /// The client has a QoS 2 message: PUBREL follows once that is committed.
-    fn receive(&mut self, io: &mut Io<'_, D>, conn: ConnId, number: u64) {
-        let Some(link) = self.links.up_mut(conn) else { return };
-        let session = link.session.and_then(|session| self.state.session(session));
-        let waiting = session.and_then(|session| session.queue().get(QueueNumber::new(number)));
-        let known = waiting.is_none_or(|waiting| waiting.taken);
-        if known || !link.out.received.insert(number) {
-            // A PUBREC again: its PUBREL is on its way, or waits for the same commit as this one.
-            let id = PacketId::of_queue_number(number);
-            let reason = ReasonCode::Success;
-            self.answer(io, Answer::Ack { conn, kind: AckKind::PubRel, id, reason });
-            return;
-        }
-        link.out.fresh_received.insert(number);
-        self.owe(conn);
-    }
-
-    fn owe(&mut self, conn: ConnId) {
+    /// Receipts of this link are handed over at the end of the turn.
+    pub(super) fn owe(&mut self, conn: ConnId) {
         let Some(link) = self.links.up_mut(conn) else { return };
         if !std::mem::replace(&mut link.out.owes, true) {
             self.owing.push(conn);
@@ -196,13 +169,29 @@ impl<D: Disk> Shell<D> {
     pub(super) fn hand_over_receipts_of(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> bool {
         let Some(link) = self.links.get_mut(conn) else { return true };
         let Some(session) = link.session else { return true };
-        let logged = link.logged;
         link.out.owes = false;
-        let mut taken = std::mem::take(&mut link.out.fresh_taken);
-        let mut received = std::mem::take(&mut link.out.fresh_received);
-        if taken.is_empty() && received.is_empty() {
+        let put = self.hand_over_answered(io, conn, session);
+        let put = self.hand_over_expired(io, conn, session) && put;
+        if self.full.contains(&session) {
+            self.check_full(io, session);
+        }
+        put
+    }
+
+    fn hand_over_answered(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        session: SessionNumber,
+    ) -> bool {
+        let Some(link) = self.links.get_mut(conn) else { return true };
+        let logged = link.logged;
+        let Outbound { fresh_taken, fresh_received, .. } = &mut link.out;
+        if fresh_taken.is_empty() && fresh_received.is_empty() {
             return true;
         }
+        let mut taken = std::mem::take(fresh_taken);
+        let mut received = std::mem::take(fresh_received);
         self.sets.clear();
         push_set(&mut self.sets, session, Closing::Closed, &taken);
         push_set(&mut self.sets, session, Closing::Taken, &received);
@@ -214,9 +203,7 @@ impl<D: Disk> Shell<D> {
         if put {
             for &(first, last) in received.as_slice() {
                 for number in first..=last {
-                    let id = PacketId::of_queue_number(number);
-                    let reason = ReasonCode::Success;
-                    self.answer(io, Answer::Ack { conn, kind: AckKind::PubRel, id, reason });
+                    self.answer(io, Answer::Release { conn, number: QueueNumber::new(number) });
                 }
             }
             taken.clear();
@@ -226,24 +213,30 @@ impl<D: Disk> Shell<D> {
         if let Some(link) = self.links.get_mut(conn) {
             link.out.fresh_taken = taken;
             link.out.fresh_received = received;
-            self.prune(conn);
-        }
-        if self.full.contains(&session) {
-            self.check_full(io, session);
         }
         put
     }
 
-    /// Forgets what the state knows by now.
-    fn prune(&mut self, conn: ConnId) {
-        let Some(link) = self.links.get_mut(conn) else { return };
-        let Some(session) = link.session.and_then(|session| self.state.session(session)) else {
-            return;
-        };
-        let first_open = session.queue().first_open().get();
-        let Outbound { taken, received, .. } = &mut link.out;
-        taken.prune(first_open);
-        received.prune(first_open);
+    fn hand_over_expired(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        session: SessionNumber,
+    ) -> bool {
+        let Some(link) = self.links.get_mut(conn) else { return true };
+        let logged = link.logged;
+        if link.out.fresh_expired.is_empty() {
+            return true;
+        }
+        let mut sets = RangeSetsBuf::new();
+        push_set(&mut sets, session, Closing::Expired, &link.out.fresh_expired);
+        let expire = Expire { sets: sets.as_list(), topics: ExpiredTopics::EMPTY };
+        let how = How { waits: false, lanes: self.bit(), frees: true };
+        let put = self.put(io, &Record::Expire(expire), logged, how);
+        if let Some(link) = self.links.get_mut(conn).filter(|_| put) {
+            link.out.fresh_expired.clear();
+        }
+        put
     }
 }
 
@@ -253,31 +246,4 @@ fn push_set(sets: &mut RangeSetsBuf, session: SessionNumber, closing: Closing, r
         last: QueueNumber::new(last),
     });
     sets.push_ranges(session, closing, ranges);
-}
-
-/// The numbers in `first_open..next` that have an identifier. One of them is open at most, since
-/// a number is sent only when those with its identifier before it are closed.
-fn numbers_of(id: PacketId, first_open: u64, next: u64) -> impl Iterator<Item = u64> {
-    let count = u64::from(PacketId::COUNT);
-    let (wanted, first) = (u64::from(id.get()) - 1, (first_open - 1) % count);
-    let number = first_open + (wanted + count - first) % count;
-    (0..).map(move |round| number + round * count).take_while(move |number| *number < next)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_identifier_names_its_number_within_the_open_ones() {
-        for first_open in [1, 2, 65_534, 65_535, 65_536, 1 << 40] {
-            for number in [first_open, first_open + 1, first_open + 65_534] {
-                let id = PacketId::of_queue_number(number);
-                let found = |next| numbers_of(id, first_open, next).collect::<Vec<_>>();
-                assert_eq!(found(number + 1), [number]);
-                assert!(found(number).is_empty(), "not sent yet");
-                assert_eq!(found(number + 65_536), [number, number + 65_535]);
-            }
-        }
-    }
 }

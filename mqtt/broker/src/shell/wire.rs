@@ -9,6 +9,8 @@ use zzq_engine::SubscriptionIds;
 use zzq_lanes::{ConnId, Handler, LaneIo};
 use zzq_types::{PacketId, Properties, PropertiesBuf, Property, QoS, SubscriptionId, TopicName};
 
+use crate::metrics::Counts;
+
 /// From here on a payload for many is shared and not copied.
 const SHARE_MIN: usize = 4096;
 
@@ -69,6 +71,21 @@ pub(crate) enum Unsent {
     TooLarge,
     /// The connection is absent.
     Gone,
+}
+
+impl Counts {
+    /// Counts a message that went out, or did not.
+    pub(super) fn sent(&mut self, sent: Result<usize, Unsent>) {
+        match sent {
+            Ok(bytes) => {
+                self.publishes_out += 1;
+                self.packets_out += 1;
+                self.bytes_out += bytes as u64;
+            }
+            Err(Unsent::TooLarge) => self.dropped_large += 1,
+            Err(Unsent::Gone) => {}
+        }
+    }
 }
 
 /// Writes messages; holds the memory for it, and the encoded forms of the current one.
