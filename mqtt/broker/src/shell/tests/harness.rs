@@ -158,18 +158,28 @@ impl World {
 
     /// The power goes, chance deciding what of the disk is left; a broker starts over that.
     pub(super) fn crash(self, seed: u64) -> Self {
-        let disk = self.disk.crash(seed);
-        self.start_over(disk)
+        Self::start_over(self.setup, self.clock, self.disk.crash(seed))
     }
 
     /// The process ends at once; a broker starts over what it left.
     pub(super) fn kill(self) -> Self {
-        let disk = self.disk.restart();
-        self.start_over(disk)
+        Self::start_over(self.setup, self.clock, self.disk.restart())
     }
 
-    fn start_over(self, disk: SimDisk) -> Self {
-        let Self { setup, clock, .. } = self;
+    /// [`World::crash`] of one that is held by somebody.
+    pub(super) fn crash_in_place(&mut self, seed: u64) {
+        let next = Self::start_over(self.setup.clone(), self.clock.clone(), self.disk.crash(seed));
+        *self = next;
+    }
+
+    /// Whether nothing waits for a client.
+    pub(super) fn owes_nothing(&self, client: &str) -> bool {
+        let shells = self.lanes.iter().map(Lane::handler);
+        let sessions = shells.filter_map(|shell| shell.state.session_of(client));
+        sessions.map(|session| session.queue().is_empty()).eq([true])
+    }
+
+    fn start_over(setup: Setup, clock: TestClock, disk: SimDisk) -> Self {
         // The drivers begin anew.
         clock.0.fetch_add(1, Ordering::Relaxed);
         let mut world = Self::start(setup, disk, clock);

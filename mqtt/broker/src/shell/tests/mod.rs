@@ -2,6 +2,7 @@
 
 mod crash;
 mod harness;
+mod random;
 mod restart;
 mod time;
 mod window;
