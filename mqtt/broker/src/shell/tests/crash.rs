@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zzq_codec::AckKind;
 use zzq_types::ProtocolVersion;
 use zzq_types::QoS::{self, AtLeastOnce, ExactlyOnce};
+use zzq_wal::sim_disk::Survival;
 
 use super::harness::*;
 
@@ -304,4 +305,48 @@ fn check_told(world: &mut World, told: &[Told], what: &str) {
         world.settle();
         assert_eq!(late.got(), ["SUBACK 1", "r=kept q1 #1 retain"], "{what}");
     }
+}
+
+/// However many messages go out early, a crash skips more numbers than that.
+#[test]
+fn a_flood_of_early_identifiers_names_no_others_after_a_crash() {
+    const MANY: u16 = 24_000;
+    let mut setup = Setup::new(ProtocolVersion::V311);
+    setup.group_size = 2 << 20;
+    setup.options.limits.max_inflight = 32_767;
+    let mut world = setup.start();
+    let mut subscriber = world.member("subscriber");
+    world.subscribe(&mut subscriber, "t", AtLeastOnce);
+    let mut publishers: Vec<_> = (0..4).map(|at| world.guest(&format!("p{at}"))).collect();
+    world.pass(100);
+    world.disk.hold();
+    let mut named = BTreeSet::new();
+    // Two groups are in flight at most, each full of messages that the subscriber takes at once.
+    for round in 0..2 {
+        for publisher in &mut publishers {
+            publisher.gather();
+            for id in 1..=MANY / 4 {
+                publisher.publish(Line::new("t", "", AtLeastOnce, id));
+            }
+            publisher.flush();
+        }
+        world.settle();
+        subscriber.gather();
+        for line in subscriber.got() {
+            let (_, id) = line.split_once('#').unwrap();
+            let id: u16 = id.parse().unwrap();
+            assert!(named.insert(id), "identifier {id} in round {round}");
+            subscriber.ack(AckKind::PubAck, id);
+        }
+        subscriber.flush();
+        world.settle();
+    }
+    assert!(named.len() > usize::from(MANY), "they go out early: {}", named.len());
+    let mut world = world.crash_with(Survival::Nothing);
+    let mut subscriber = world.member("subscriber");
+    let mut publisher = world.guest("publisher");
+    world.publish(&mut publisher, Line::new("t", "new", AtLeastOnce, 1));
+    let got = subscriber.got();
+    let (_, id) = got[0].split_once('#').unwrap();
+    assert!(!named.contains(&id.parse().unwrap()), "{got:?} of {}", named.len());
 }

@@ -20,7 +20,7 @@ use zzq_types::{
     PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
     SubscribeOptions, TopicName,
 };
-use zzq_wal::sim_disk::{Fault, SimDisk};
+use zzq_wal::sim_disk::{Fault, SimDisk, Survival};
 use zzq_wal::{Log, Options as LogOptions};
 
 use crate::clock::{Clock, Reading};
@@ -60,13 +60,15 @@ impl Clock for TestClock {
 pub(super) struct Setup {
     pub(super) version: ProtocolVersion,
     pub(super) lanes: u16,
+    /// Groups of the log take at most so many bytes.
+    pub(super) group_size: usize,
     pub(super) options: BrokerOptions,
 }
 
 impl Setup {
     pub(super) fn new(version: ProtocolVersion) -> Self {
         let options = BrokerOptions { sys_interval: Duration::ZERO, ..BrokerOptions::default() };
-        Self { version, lanes: 1, options }
+        Self { version, lanes: 1, group_size: 32 * 1024, options }
     }
 
     pub(super) fn start(self) -> World {
@@ -89,8 +91,8 @@ impl World {
     fn start(setup: Setup, disk: SimDisk, mut clock: TestClock) -> Self {
         let path = Path::new("simulated");
         let seed = HashSeed(1, 2);
-        let ground =
-            start::open_log(disk.clone(), small(&disk), path, setup.lanes, seed, &mut clock);
+        let options = small(&disk, setup.group_size);
+        let ground = start::open_log(disk.clone(), options, path, setup.lanes, seed, &mut clock);
         let mut ground = ground.unwrap();
         let log = ground.log.take().unwrap().log;
         let (fetcher, library) = fetch::library(log.clone());
@@ -158,7 +160,11 @@ impl World {
 
     /// The power goes, chance deciding what of the disk is left; a broker starts over that.
     pub(super) fn crash(self, seed: u64) -> Self {
-        Self::start_over(self.setup, self.clock, self.disk.crash(seed))
+        self.crash_with(Survival::Seeded(seed))
+    }
+
+    pub(super) fn crash_with(self, survival: Survival) -> Self {
+        Self::start_over(self.setup, self.clock, self.disk.crash_with(survival))
     }
 
     /// The process ends at once; a broker starts over what it left.
@@ -255,7 +261,7 @@ impl World {
 
 /// Log sizes at which segments roll soon, and salts that are the same in each run and differ from
 /// start to start.
-fn small(disk: &SimDisk) -> LogOptions {
+fn small(disk: &SimDisk, group_size: usize) -> LogOptions {
     use zzq_wal::disk::Disk;
     let files = disk.list().unwrap().len();
     let mut state = (files as u128) << 64 | 0x9E37_79B9_7F4A_7C15;
@@ -264,9 +270,9 @@ fn small(disk: &SimDisk) -> LogOptions {
         (state ^ state >> 61).to_le_bytes()
     };
     LogOptions {
-        segment_size: 256 * 1024,
-        group_size: 32 * 1024,
-        chunk_size: 4096,
+        segment_size: 8 * group_size as u64,
+        group_size,
+        chunk_size: group_size / 8,
         part_size: 8192,
         ..LogOptions::new(Box::new(salts))
     }
@@ -324,18 +330,31 @@ pub(super) struct Client {
     peer: MemPeer,
     version: ProtocolVersion,
     input: Vec<u8>,
+    output: Vec<u8>,
+    gathers: bool,
     closed: bool,
 }
 
 impl Client {
     fn new(peer: MemPeer, version: ProtocolVersion) -> Self {
-        Self { peer, version, input: Vec::new(), closed: false }
+        Self { peer, version, input: Vec::new(), output: Vec::new(), gathers: false, closed: false }
     }
 
     pub(super) fn send(&mut self, packet: &Packet<'_>) {
-        let mut bytes = Vec::new();
-        Encoder::new(self.version).encode(packet, &mut bytes).unwrap();
-        self.peer.send(&bytes);
+        Encoder::new(self.version).encode(packet, &mut self.output).unwrap();
+        if !self.gathers {
+            self.flush();
+        }
+    }
+
+    /// What is sent from now on goes together, with [`Client::flush`].
+    pub(super) fn gather(&mut self) {
+        self.gathers = true;
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.peer.send(&std::mem::take(&mut self.output));
+        self.gathers = false;
     }
 
     pub(super) fn connect(&mut self, hello: &Hello<'_>) {
