@@ -221,9 +221,11 @@ fn files_of_another_log_or_a_newer_program_are_refused() {
     assert!(matches!(open(killed(1, 1), options), Err(OpenError::Options(_))));
 }
 
-/// W08, W09: a byte less or more at the end of a file.
+/// A byte less or more at the end of a file.
 #[test]
 fn a_file_that_is_a_byte_short_or_long_loses_nothing_it_held() {
+    //= W08
+    //= W09
     for name in [segment_name(1), segment_name(2)] {
         let disk = killed(5, 10);
         let Ok(bytes) = disk.bytes(&name) else { continue };
@@ -242,9 +244,10 @@ fn a_file_that_is_a_byte_short_or_long_loses_nothing_it_held() {
     }
 }
 
-/// W08: the file ends within its last group.
+/// The file ends within its last group.
 #[test]
 fn a_file_cut_within_its_last_group_loses_that_group_only() {
+    //= W08
     let whole = killed(5, 5000);
     let places = groups(&whole, &segment_name(1));
     for lost in [1, 512, 4096, 5000, 8191] {
@@ -258,9 +261,10 @@ fn a_file_cut_within_its_last_group_loses_that_group_only() {
     assert_prefix(&disk, 3);
 }
 
-/// W10: the last sector of the last record is zero; and the same in front of a later one.
+/// The last sector of the last record is zero; and the same in front of a later one.
 #[test]
 fn a_zeroed_sector_is_torn_at_the_end_and_damage_before_it() {
+    //= W10
     let whole = killed(6, 1000);
     let places = groups(&whole, &segment_name(1));
     for (group, torn) in [(5, true), (2, false)] {
@@ -293,9 +297,10 @@ fn remains_of_a_torn_write_stay_until_the_start_after_the_next() {
     }
 }
 
-/// W12: the power goes right after a roll.
+/// The power goes right after a roll.
 #[test]
 fn a_roll_leaves_no_gap_over_a_power_cut() {
+    //= W12
     let disk = SimDisk::new();
     let (log, _, _) = reopen(&disk, 1);
     let (mut one, _) = producer(&log);

@@ -206,6 +206,7 @@ fn parts_of_a_big_record_move_with_it() {
 
 #[test]
 fn without_space_the_log_pauses_and_comes_back() {
+    //= W07
     // For the file, or for its name.
     for op in [Op::Create, Op::Rename] {
         pauses_and_comes_back(op);
