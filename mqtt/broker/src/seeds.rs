@@ -61,14 +61,15 @@ impl<D: Disk, C: Clock + Clone + 'static> Seeds<D, C> {
         self.next += 1;
         let reading = self.clock.read();
         let mut log_clock = LogClock::new(self.last_ms, reading.boot_ms, reading.wall_ms);
-        let (journal, fetch) = match &self.way {
-            None => (Journal::memory(), None),
+        let (at_log, fetch) = match &self.way {
+            None => (None, None),
             Some((log, fetcher)) => {
                 let fetch = Some(fetcher.seat(waker.clone()));
                 let (producer, tail) = self.join(log, waker, &mut log_clock, wait)?;
-                (Journal::at(Seat { log: Arc::clone(log), producer, tail }), fetch)
+                (Some(Seat { log: Arc::clone(log), producer, tail }), fetch)
             }
         };
+        let journal = Journal::new(lane, self.shared.lanes(), at_log);
         Ok(Seed {
             lane,
             shared: Arc::clone(&self.shared),

@@ -40,8 +40,15 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Gives all answers whose records are committed. On a poisoned log nothing ever is.
+    ///
+    /// What another lane wrote may be committed before this lane has applied it, but no answer
+    /// leaves before it is in state.
     pub(super) fn give_committed(&mut self, io: &mut Io<'_, D>) {
         let committed = self.journal.committed();
+        if self.journal.is_log() && self.journal.committed_lsn() > self.followed {
+            self.follow(io);
+            self.unpark(io);
+        }
         if committed > self.committed {
             self.committed = committed;
             self.overlay.seen_committed(committed);

@@ -25,6 +25,8 @@ pub(super) enum Then {
     Acknowledge { conn: ConnId, session: SessionNumber, packet: Vec<u8>, wishes: Vec<Wish> },
     /// An ended session is forgotten.
     Forget { session: SessionNumber },
+    /// Without a log: what was sent live before retained messages were found is here.
+    Sighted { granting: u64 },
 }
 
 #[derive(Debug)]
@@ -39,7 +41,15 @@ struct Change {
 pub(super) struct Changes {
     open: Slab<Change>,
     /// What was sent live, of retained messages, to sessions whose retained answers are owed.
-    live: FxHashMap<SessionNumber, (u32, Vec<Lsn>)>,
+    live: FxHashMap<SessionNumber, Live>,
+}
+
+/// Retained messages that a session was sent as they were published.
+#[derive(Debug, Default)]
+struct Live {
+    watchers: u32,
+    /// For each topic the newest of each order that there is.
+    newest: FxHashMap<Box<str>, Vec<Lsn>>,
 }
 
 impl Changes {
@@ -47,36 +57,53 @@ impl Changes {
     pub(super) fn client(&self, change: u32) -> Option<ConnId> {
         match self.open.get(change as usize)?.then {
             Then::Acknowledge { conn, .. } => Some(conn),
-            Then::Forget { .. } => None,
+            Then::Forget { .. } | Then::Sighted { .. } => None,
         }
     }
 
     /// A session waits for retained messages.
     pub(super) fn watch(&mut self, session: SessionNumber) {
-        self.live.entry(session).or_default().0 += 1;
+        self.live.entry(session).or_default().watchers += 1;
     }
 
     /// It has got those of one change.
     pub(super) fn unwatch(&mut self, session: SessionNumber) {
-        if let Some((watchers, _)) = self.live.get_mut(&session) {
-            *watchers -= 1;
-            if *watchers == 0 {
+        if let Some(live) = self.live.get_mut(&session) {
+            live.watchers -= 1;
+            if live.watchers == 0 {
                 self.live.remove(&session);
             }
         }
     }
 
-    /// A retained message was routed to a session as it was published.
-    pub(super) fn saw_live(&mut self, session: SessionNumber, lsn: Lsn) {
-        if let Some((_, seen)) = self.live.get_mut(&session) {
-            seen.push(lsn);
+    /// A retained message was routed to a session as it was published. Numbers that are a multiple
+    /// of `step` apart are in order: with a log all are, without one those of each lane.
+    pub(super) fn saw_live(&mut self, session: SessionNumber, topic: &str, lsn: Lsn, step: u64) {
+        let Some(live) = self.live.get_mut(&session) else { return };
+        let newest = live.newest.entry(topic.into()).or_default();
+        match newest.iter_mut().find(|known| in_order(**known, lsn, step)) {
+            Some(known) => *known = lsn.max(*known),
+            None => newest.push(lsn),
         }
     }
 
-    /// Whether a retained message reached a session already.
-    pub(super) fn was_live(&self, session: SessionNumber, lsn: Lsn) -> bool {
-        self.live.get(&session).is_some_and(|(_, seen)| seen.contains(&lsn))
+    /// Whether a retained message reached a session already, or one behind it on its topic.
+    pub(super) fn was_live(
+        &self,
+        session: SessionNumber,
+        topic: &str,
+        lsn: Lsn,
+        step: u64,
+    ) -> bool {
+        let newest = self.live.get(&session).and_then(|live| live.newest.get(topic));
+        newest.is_some_and(|newest| {
+            newest.iter().any(|known| *known >= lsn && in_order(*known, lsn, step))
+        })
     }
+}
+
+fn in_order(a: Lsn, b: Lsn, step: u64) -> bool {
+    a.get().abs_diff(b.get()).is_multiple_of(step)
 }
 
 impl<D: Disk> Shell<D> {
@@ -109,11 +136,10 @@ impl<D: Disk> Shell<D> {
             Then::Acknowledge { conn, session, packet, wishes } => {
                 if let Some(link) = self.links.up_mut(conn) {
                     link.staged_subs.clear();
-                    io.write(conn, &packet);
-                    self.counts.packets_out += 1;
                 }
-                self.grant_wishes(io, conn, session, wishes);
+                self.grant_wishes(io, conn, session, wishes, packet);
             }
+            Then::Sighted { granting } => self.sighted(io, granting),
             Then::Forget { session } => self.forget_ended(io, session),
         }
     }

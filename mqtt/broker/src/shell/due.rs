@@ -276,7 +276,9 @@ impl<D: Disk> Shell<D> {
         let mut decision = DecisionBuf::new();
         decision.push(picked.session, qos, false, Some(picked.sub), picked.id);
         let decision = decision.as_decision().as_bytes().into();
-        let unlogged = Unlogged { qos, retain: false, decision, message };
+        // The member's lane may have the message under its own number already, for others.
+        let lsn = self.journal.take_own();
+        let unlogged = Unlogged { lsn, qos, retain: false, decision, message };
         let to = LaneIndex(picked.lane);
         self.send_note(io, to, Note::Publish(Box::new(unlogged)), Class::Receipt);
         let mut sets = RangeSetsBuf::new();

@@ -161,7 +161,13 @@ impl<D: Disk> Shell<D> {
         any
     }
 
-    fn apply(&mut self, io: &mut Io<'_, D>, lsn: Lsn, time_ms: u64, record: &Record<'_>) {
+    pub(super) fn apply(
+        &mut self,
+        io: &mut Io<'_, D>,
+        lsn: Lsn,
+        time_ms: u64,
+        record: &Record<'_>,
+    ) {
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();
         if Journal::<D>::is_own(lsn) {
@@ -241,7 +247,8 @@ impl<D: Disk> Shell<D> {
         self.wire.begin(gathered.deliver0.len() + gathered.queued.len());
         for (session, retain, ids) in &gathered.deliver0 {
             if publish.retain {
-                self.changes.saw_live(*session, lsn);
+                let topic = publish.topic.as_str();
+                self.changes.saw_live(*session, topic, lsn, self.journal.order_step());
             }
             if early {
                 self.deliver0(io, *session, content, *retain, Ids::List(ids));
@@ -258,7 +265,8 @@ impl<D: Disk> Shell<D> {
         let mut soon = false;
         for (session, number) in &gathered.queued {
             if publish.retain {
-                self.changes.saw_live(*session, lsn);
+                let topic = publish.topic.as_str();
+                self.changes.saw_live(*session, topic, lsn, self.journal.order_step());
             }
             let conn = self.up.get(session).copied();
             let sent = early

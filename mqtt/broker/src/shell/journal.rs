@@ -1,21 +1,25 @@
 //! Where a lane's records go: into the log, or nowhere.
 //!
 //! Owns: the one place where the wal's numbers become the engine's. In memory everything is
-//! committed at once, and records are numbered by the lane for its own use.
+//! committed at once, and records are numbered by the lane that makes them.
 
 use std::sync::Arc;
 
 use zzq_engine::{Handed, Record};
+use zzq_lanes::LaneIndex;
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
 use zzq_wal::{Group, Log, Producer, StageError, Staging, Status, TailCursor};
 
-/// Numbers that a lane gives to records of its own start here: none of the log gets so far.
+/// Numbers that lanes give to records that no log has start here: none of the log gets so far.
 const OWN_FIRST: u64 = 1 << 62;
 
 /// The log as one lane sees it.
 pub(crate) struct Journal<D: Disk> {
+    /// The number before the next of its own.
     own: u64,
+    /// Each lane takes every so-manieth, so that a number names the same record on all lanes.
+    own_step: u16,
     log: Option<Seat<D>>,
 }
 
@@ -41,14 +45,9 @@ impl<D: Disk> Journal<D> {
     /// From here on are numbers that [`Journal::take_own`] gives.
     pub(super) const UNLOGGED: Lsn = Lsn::new(OWN_FIRST);
 
-    /// No log.
-    pub(crate) const fn memory() -> Self {
-        Self { own: OWN_FIRST, log: None }
-    }
-
-    /// This place at a log.
-    pub(crate) const fn at(seat: Seat<D>) -> Self {
-        Self { own: OWN_FIRST, log: Some(seat) }
+    /// No log, or a place at one, for one of `lanes` lanes.
+    pub(crate) fn new(lane: LaneIndex, lanes: u16, log: Option<Seat<D>>) -> Self {
+        Self { own: OWN_FIRST + u64::from(lane.0), own_step: lanes, log }
     }
 
     pub(super) const fn is_log(&self) -> bool {
@@ -56,9 +55,15 @@ impl<D: Disk> Journal<D> {
     }
 
     /// The next number for a record that is applied here and now.
-    pub(super) const fn take_own(&mut self) -> Lsn {
-        self.own += 1;
+    pub(super) fn take_own(&mut self) -> Lsn {
+        self.own += u64::from(self.own_step);
         Lsn::new(self.own)
+    }
+
+    /// How far apart the numbers of messages are that have one order: in a log all have, without
+    /// one those of the same lane.
+    pub(super) fn order_step(&self) -> u64 {
+        if self.is_log() { 1 } else { u64::from(self.own_step) }
     }
 
     /// Whether a number was given by [`Journal::take_own`].

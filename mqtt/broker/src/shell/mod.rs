@@ -60,7 +60,7 @@ use self::leave::Farewell;
 use self::link::{Link, Waits};
 use self::links::Links;
 use self::message::Store;
-use self::retained::{Granting, Query};
+use self::retained::{Granting, Query, SubAcks};
 use self::wire::Wire;
 use crate::clock::Clock;
 use crate::fetch::FetchSeat;
@@ -101,8 +101,9 @@ pub(crate) struct Shell<D: Disk> {
     shared: Arc<Shared>,
     clock: Box<dyn Clock>,
     log_clock: LogClock,
-    /// Log time of this turn.
+    /// Log time of this turn, and the turn it was read in.
     now_ms: u64,
+    ticked: Option<Millis>,
     journal: Journal<D>,
     state: State,
     index: Index,
@@ -127,6 +128,8 @@ pub(crate) struct Shell<D: Disk> {
     /// Wishes for retained messages that are being granted.
     granting: BTreeMap<u64, Granting>,
     next_granting: u64,
+    /// SUBACKs that wait until the first of these messages are found.
+    sub_acks: SubAcks,
     /// Questions of other lanes for retained messages.
     queries: Vec<(LaneIndex, Query)>,
     /// Notes that found their ring full.
@@ -193,6 +196,7 @@ impl<D: Disk> Shell<D> {
             clock: seed.clock,
             log_clock: seed.log_clock,
             now_ms: 0,
+            ticked: None,
             journal: seed.journal,
             state: seed.state,
             index: seed.index,
@@ -211,6 +215,7 @@ impl<D: Disk> Shell<D> {
             fetched: FxHashMap::default(),
             granting: BTreeMap::new(),
             next_granting: 0,
+            sub_acks: SubAcks::default(),
             queries: Vec::new(),
             kept_notes: VecDeque::new(),
             clogged: FxHashSet::default(),
@@ -261,6 +266,14 @@ impl<D: Disk> Shell<D> {
         self.now_ms = self.log_clock.now(reading.boot_ms, reading.wall_ms);
     }
 
+    /// The time of this turn, before the first thing that is done in it.
+    fn tick_once(&mut self, io: &Io<'_, D>) {
+        if self.ticked != Some(io.now()) {
+            self.ticked = Some(io.now());
+            self.tick();
+        }
+    }
+
     /// A session number that was never used.
     fn take_number(&mut self) -> SessionNumber {
         let number = SessionNumber::new(self.next_number);
@@ -297,6 +310,8 @@ impl<D: Disk> Handler for Shell<D> {
     fn started(&mut self, io: &mut Io<'_, D>) {
         self.tick();
         self.sys_due = io.now();
+        // The record of this start is there: it ends what was up before, nothing that comes now.
+        self.follow(io);
     }
 
     fn accepted(&mut self, io: &mut Io<'_, D>, conn: ConnId, peer: &PeerInfo) {
@@ -316,26 +331,31 @@ impl<D: Disk> Handler for Shell<D> {
     }
 
     fn bytes(&mut self, io: &mut Io<'_, D>, conn: ConnId, input: &[u8]) -> usize {
+        self.tick_once(io);
         self.packets(io, conn, input)
     }
 
     fn ended(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        self.tick_once(io);
         self.lost(io, conn, "the peer closed it");
         io.close(conn, zzq_lanes::Close::AfterFlush);
     }
 
     fn drained(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        self.tick_once(io);
         self.unclogged(io, conn);
         self.has_come(io, conn, Waits::Output);
     }
 
     fn closed(&mut self, io: &mut Io<'_, D>, conn: ConnId, why: CloseReason) {
+        self.tick_once(io);
         self.lost(io, conn, &leave::cause(why));
         self.unclogged(io, conn);
         self.links.remove(conn);
     }
 
     fn timer(&mut self, io: &mut Io<'_, D>, conn: ConnId, slot: TimerSlot) {
+        self.tick_once(io);
         if slot == SILENCE {
             self.silent(io, conn);
         } else {
@@ -344,6 +364,7 @@ impl<D: Disk> Handler for Shell<D> {
     }
 
     fn woken(&mut self, io: &mut Io<'_, D>) {
+        self.tick_once(io);
         self.unpark(io);
         self.take_fetched(io);
         self.retry_notes(io);
@@ -352,6 +373,7 @@ impl<D: Disk> Handler for Shell<D> {
     fn watched(&mut self, _: &mut Io<'_, D>, _: WatchId) {}
 
     fn message(&mut self, io: &mut Io<'_, D>, from: LaneIndex, note: Note) {
+        self.tick_once(io);
         self.note(io, from, note);
     }
 
@@ -368,6 +390,8 @@ impl<D: Disk> Handler for Shell<D> {
         self.hand_over_receipts(io);
         let again = self.turn_the_log(io);
         self.go_on_crowded(io);
+        // They may have waited for what was followed just now.
+        self.answer_queries(io);
         self.publish_counts();
         self.next_turn(io, again)
     }
@@ -389,12 +413,16 @@ impl<D: Disk> Shell<D> {
     /// Submits what was handed over and follows the tail until neither has more to do; returns
     /// when the log wants to be driven again, in log time.
     fn turn_the_log(&mut self, io: &mut Io<'_, D>) -> Option<u64> {
+        let orphaned = self.orphaned.len();
         let mut again = self.journal.drive(self.now_ms);
         while self.follow(io) {
             self.unpark(io);
             // What was applied may have handed over more: wills, messages given on.
             self.hand_over_receipts(io);
             again = self.journal.drive(self.now_ms);
+        }
+        if self.orphaned.len() > orphaned {
+            io.turn_again();
         }
         if self.journal.is_read_only() && !std::mem::replace(&mut self.told_read_only, true) {
             self.tell_read_only();
@@ -410,7 +438,13 @@ impl<D: Disk> Shell<D> {
         if !self.gate.is_empty() && (self.journal.wants_more() || ready) {
             io.turn_again();
         }
-        if !self.later.is_empty() && self.journal.wants_lsn(self.later.first()) {
+        let waits = !self.later.is_empty() && !self.journal.is_read_only();
+        if waits && self.journal.wants_lsn(self.later.first()) {
+            io.turn_again();
+        }
+        let done = |handed: &Handed| *handed <= self.applied;
+        if self.pending.values().any(done) && !self.journal.is_read_only() {
+            // What is due next is looked up when what was due is done.
             io.turn_again();
         }
         let wait = |at_ms: u64| {

@@ -6,13 +6,14 @@
 use zzq_engine::record::Publish as PublishRecord;
 use zzq_engine::{Decision, Record, Routed, SessionFlags, SessionNumber, Subscriber};
 use zzq_lanes::{Class, LaneIndex};
-use zzq_types::{Filter, QoS};
+use zzq_types::{Filter, Lsn, QoS};
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
 use super::message::Message;
 use super::publish::Handed;
 use super::retained::{Found, Query};
+use super::wire::Content;
 use super::{Io, Shell};
 
 /// What travels with a connection to the lane of its session: nothing, its CONNECT is unread.
@@ -37,6 +38,8 @@ pub(crate) enum Note {
     Unsubscribed { change: u32, session: SessionNumber, filters: Vec<Box<str>> },
     /// A session has ended: forget it and report.
     Ended { change: u32, session: SessionNumber },
+    /// Report what was sent before.
+    Sight { change: u32 },
     /// What was handed over before a change is committed.
     Report { change: u32 },
     /// How a session stands.
@@ -50,6 +53,8 @@ pub(crate) enum Note {
 /// A message that goes from lane to lane, for it is in no log.
 #[derive(Clone, Debug)]
 pub(crate) struct Unlogged {
+    /// Its number on all lanes.
+    pub(super) lsn: Lsn,
     pub(super) qos: QoS,
     pub(super) retain: bool,
     pub(super) decision: Box<[u8]>,
@@ -80,6 +85,7 @@ impl<D: Disk> Shell<D> {
                 self.index.remove_session(session);
                 self.answer(io, Answer::Report { to: from, change });
             }
+            Note::Sight { change } => self.answer(io, Answer::Report { to: from, change }),
             Note::Report { change } => self.change_committed(io, change),
             Note::Flags { session, flags } => {
                 self.index.set_flags(session, flags);
@@ -132,13 +138,16 @@ impl<D: Disk> Shell<D> {
         if record.retain {
             lanes |= 1 << self.home(record.topic.as_str()).0;
         }
+        let lsn = self.journal.take_own();
+        let content = self.content_of(record);
         let others = lanes & !self.bit();
         if others != 0 {
             let unlogged = Unlogged {
+                lsn,
                 qos: record.qos,
                 retain: record.retain,
                 decision: record.decision.as_bytes().into(),
-                message: Message::copy(self.content_of(record)),
+                message: Message::copy(content),
             };
             for lane in (0..self.lanes).filter(|lane| others & 1 << lane != 0) {
                 let note = Note::Publish(Box::new(unlogged.clone()));
@@ -147,16 +156,21 @@ impl<D: Disk> Shell<D> {
         }
         let plain = record.qos == QoS::AtMostOnce && !record.retain && record.will_of.is_none();
         if plain {
-            self.deliver_plain(io, record, routed.destinations);
+            self.deliver_plain(io, record, content, routed.destinations);
         } else if lanes & self.bit() != 0 || record.inbound.is_some() || record.will_of.is_some() {
-            self.apply_now(io, &Record::Publish(*record));
+            self.apply(io, lsn, self.now_ms, &Record::Publish(*record));
         }
         Handed::Over { destinations: routed.destinations }
     }
 
     /// A message at QoS 0 that changes no state: straight to its receivers.
-    fn deliver_plain(&mut self, io: &mut Io<'_, D>, record: &PublishRecord<'_>, receivers: usize) {
-        let content = self.content_of(record);
+    fn deliver_plain(
+        &mut self,
+        io: &mut Io<'_, D>,
+        record: &PublishRecord<'_>,
+        content: Content<'_>,
+        receivers: usize,
+    ) {
         self.wire.begin(receivers);
         for to in record.decision {
             let ids = super::wire::Ids::Of(to.ids);
@@ -164,8 +178,8 @@ impl<D: Disk> Shell<D> {
         }
     }
 
-    fn content_of<'a>(&self, record: &PublishRecord<'a>) -> super::wire::Content<'a> {
-        super::wire::Content {
+    fn content_of<'a>(&self, record: &PublishRecord<'a>) -> Content<'a> {
+        Content {
             topic: record.topic,
             properties: record.properties,
             payload: record.payload,
@@ -190,9 +204,18 @@ impl<D: Disk> Shell<D> {
             payload: content.payload,
         };
         if unlogged.qos == QoS::AtMostOnce && !unlogged.retain {
-            self.deliver_plain(io, &record, 2);
+            self.deliver_plain(io, &record, content, 2);
         } else {
-            self.apply_now(io, &Record::Publish(record));
+            let time_ms = self.published_ms(&record, content.expires_ms);
+            self.apply(io, unlogged.lsn, time_ms, &Record::Publish(record));
+        }
+    }
+
+    /// When a message was published that is applied later, or again: what its expiry counts from.
+    pub(super) fn published_ms(&self, record: &PublishRecord<'_>, expires_ms: Option<u64>) -> u64 {
+        match (record.expires_ms(0), expires_ms) {
+            (Some(interval), Some(expires_ms)) => expires_ms.saturating_sub(interval),
+            _ => self.now_ms,
         }
     }
 }

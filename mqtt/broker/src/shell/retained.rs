@@ -2,16 +2,19 @@
 //! session lives, a bounded number at a time.
 //!
 //! Assumes: a wish is granted behind the fence of its subscription. What was sent live before is
-//! known and left out.
+//! known and left out: with a log when this lane has followed it as far as what was found, without
+//! one when all lanes have said that nothing older is under way.
 
 use std::ops::ControlFlow;
 
+use rustc_hash::FxHashMap;
 use zzq_engine::record::{LateDecision, LateItem, LateItemsBuf, Publish as PublishRecord};
 use zzq_engine::{DecisionBuf, Record, RetainedCursor, SessionNumber, SubscriptionIdsBuf};
 use zzq_lanes::{Class, ConnId, LaneIndex};
 use zzq_types::{Lsn, QoS, SubscriptionId, TopicFilter};
 use zzq_wal::disk::Disk;
 
+use super::changes::Then;
 use super::journal::{How, Journal};
 use super::message::Message;
 use super::notes::Note;
@@ -36,14 +39,44 @@ pub(super) struct Wish {
 pub(super) struct Granting {
     conn: ConnId,
     wish: Wish,
+    /// The SUBACK of its subscription.
+    sub_ack: u64,
+    /// Its first messages were found, or there are none.
+    is_known: bool,
+    /// A committed place that is behind all that the subscription missed.
+    fence: Lsn,
     /// The lane that is asked now.
     lane: u16,
     cursor: RetainedCursor,
-    /// An answer of another lane is under way.
-    asked: bool,
+    search: Search,
+    /// Without a log: what was found may still come live from another lane.
+    in_doubt: bool,
     /// Messages that were found and not sent yet.
     found: Vec<Hit>,
-    all_found: bool,
+}
+
+/// Whether more is looked for before what was found is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Search {
+    Due,
+    /// An answer of other lanes is under way.
+    Asked,
+    Over,
+}
+
+/// SUBACKs that wait for what was retained, so that it comes before what is published behind them.
+#[derive(Debug, Default)]
+pub(super) struct SubAcks {
+    next: u64,
+    waiting: FxHashMap<u64, SubAckWait>,
+}
+
+#[derive(Debug)]
+struct SubAckWait {
+    conn: ConnId,
+    packet: Vec<u8>,
+    /// Its wishes that are not known yet.
+    unknown: usize,
 }
 
 /// A question to the lane that owns topics.
@@ -69,10 +102,11 @@ pub(crate) struct Found {
 #[derive(Clone, Debug)]
 pub(super) struct Hit {
     lsn: Lsn,
+    topic: Box<str>,
     qos: QoS,
     size: u32,
     expires_ms: Option<u64>,
-    /// With it, where no log has it.
+    /// With it, if it is in memory; always where no log has it.
     message: Option<Message>,
 }
 
@@ -87,8 +121,22 @@ impl Wish {
     }
 }
 
+impl Granting {
+    /// Takes what one lane has found.
+    fn take(&mut self, hits: Vec<Hit>, cursor: RetainedCursor, all: bool) {
+        self.in_doubt |= !hits.is_empty();
+        self.found.extend(hits);
+        self.cursor = cursor;
+        if all {
+            self.lane += 1;
+            self.cursor = RetainedCursor::START;
+        }
+    }
+}
+
 impl<D: Disk> Shell<D> {
-    /// A subscription has its fence: what it wishes is looked for.
+    /// A subscription has its fence: what it wishes is looked for, and answered when the first of
+    /// it is found.
     //= MQTT311-3.3.1-6
     //= MQTT5-3.3.1-9
     pub(super) fn grant_wishes(
@@ -97,25 +145,59 @@ impl<D: Disk> Shell<D> {
         conn: ConnId,
         session: SessionNumber,
         wishes: Vec<Wish>,
+        packet: Vec<u8>,
     ) {
-        for wish in wishes {
+        self.sub_acks.next += 1;
+        let sub_ack = self.sub_acks.next;
+        let wait = SubAckWait { conn, packet, unknown: wishes.len() };
+        self.sub_acks.waiting.insert(sub_ack, wait);
+        if wishes.is_empty() {
+            self.write_sub_ack(io, sub_ack);
+        }
+        let fence = if self.journal.is_log() { self.journal.committed_lsn() } else { Lsn::ZERO };
+        let keys = self.next_granting + 1..=self.next_granting + wishes.len() as u64;
+        for (key, wish) in keys.clone().zip(wishes) {
             self.changes.watch(session);
-            self.grant_sys(io, conn, &wish);
-            self.next_granting += 1;
             let granting = Granting {
                 conn,
                 wish,
+                sub_ack,
+                is_known: false,
+                fence,
                 lane: 0,
                 cursor: RetainedCursor::START,
-                asked: false,
+                search: Search::Due,
+                in_doubt: false,
                 found: Vec::new(),
-                all_found: false,
             };
-            self.granting.insert(self.next_granting, granting);
+            self.granting.insert(key, granting);
+            self.next_granting = key;
         }
         self.changes.unwatch(session);
-        if !self.granting.is_empty() {
-            io.turn_again();
+        for key in keys {
+            self.go_on_with(io, key);
+        }
+    }
+
+    fn write_sub_ack(&mut self, io: &mut Io<'_, D>, sub_ack: u64) {
+        let Some(wait) = self.sub_acks.waiting.remove(&sub_ack) else { return };
+        if self.links.up_mut(wait.conn).is_some() {
+            io.write(wait.conn, &wait.packet);
+            self.counts.packets_out += 1;
+        }
+        // The other wishes of its packet go on.
+        io.turn_again();
+    }
+
+    /// The first messages for a wish were found, or it has ended.
+    fn note_known(&mut self, io: &mut Io<'_, D>, granting: &mut Granting) {
+        if std::mem::replace(&mut granting.is_known, true) {
+            return;
+        }
+        let Some(wait) = self.sub_acks.waiting.get_mut(&granting.sub_ack) else { return };
+        wait.unknown -= 1;
+        if wait.unknown == 0 {
+            self.write_sub_ack(io, granting.sub_ack);
         }
     }
 
@@ -141,12 +223,17 @@ impl<D: Disk> Shell<D> {
         self.answer_queries(io);
         let keys: Vec<u64> = self.granting.keys().copied().collect();
         for key in keys {
-            let Some(mut granting) = self.granting.remove(&key) else { continue };
-            if self.go_on(io, key, &mut granting) {
-                self.changes.unwatch(granting.wish.session);
-            } else {
-                self.granting.insert(key, granting);
-            }
+            self.go_on_with(io, key);
+        }
+    }
+
+    fn go_on_with(&mut self, io: &mut Io<'_, D>, key: u64) {
+        let Some(mut granting) = self.granting.remove(&key) else { return };
+        if self.go_on(io, key, &mut granting) {
+            self.note_known(io, &mut granting);
+            self.changes.unwatch(granting.wish.session);
+        } else {
+            self.granting.insert(key, granting);
         }
     }
 
@@ -155,61 +242,98 @@ impl<D: Disk> Shell<D> {
         if self.links.up_mut(granting.conn).is_none() {
             return true;
         }
-        if granting.found.is_empty() {
-            if granting.asked {
+        if granting.search != Search::Over {
+            if !self.look(io, key, granting) {
                 return false;
             }
-            if granting.all_found {
-                granting.lane += 1;
-                granting.all_found = false;
-                granting.cursor = RetainedCursor::START;
-            }
-            if granting.lane >= self.lanes {
-                return true;
-            }
-            let lane = LaneIndex(granting.lane);
-            if lane != self.lane {
-                let query = Query {
-                    key,
-                    filter: granting.wish.filter.clone(),
-                    cursor: granting.cursor.clone(),
-                    fence: self.fence(),
-                };
-                granting.asked = true;
-                self.send_note(io, lane, Note::Query(query), Class::Receipt);
-                return false;
-            }
-            let (hits, all) = self.look_up(&granting.wish.filter, &mut granting.cursor);
-            granting.found = hits;
-            granting.all_found = all;
+            granting.search = Search::Over;
+        }
+        if !granting.is_known {
+            self.note_known(io, granting);
+            self.grant_sys(io, granting.conn, &granting.wish);
+        }
+        if self.sub_acks.waiting.contains_key(&granting.sub_ack) {
+            return false;
         }
         self.send_found(io, granting);
-        if granting.found.is_empty() {
+        let sent = granting.found.is_empty();
+        if sent && granting.lane >= self.lanes {
+            return true;
+        }
+        if sent {
+            granting.search = Search::Due;
             io.turn_again();
         }
         false
     }
 
-    /// A committed place that is behind all that the subscription missed.
-    fn fence(&self) -> Lsn {
-        if self.journal.is_log() { self.journal.committed_lsn() } else { Lsn::ZERO }
+    /// Looks for the next messages, lane by lane. False: there is more to come.
+    fn look(&mut self, io: &mut Io<'_, D>, key: u64, granting: &mut Granting) -> bool {
+        if granting.search == Search::Asked {
+            return false;
+        }
+        while granting.found.len() < SENT && granting.lane < self.lanes {
+            if granting.lane != self.lane.0 {
+                let query = Query {
+                    key,
+                    filter: granting.wish.filter.clone(),
+                    cursor: granting.cursor.clone(),
+                    fence: granting.fence,
+                };
+                granting.search = Search::Asked;
+                let to = LaneIndex(granting.lane);
+                self.send_note(io, to, Note::Query(query), Class::Receipt);
+                return false;
+            }
+            if !self.has_followed(granting.fence) {
+                io.turn_again();
+                return false;
+            }
+            let mut cursor = granting.cursor.clone();
+            let (hits, all) = self.look_up(&granting.wish.filter, &mut cursor);
+            granting.take(hits, cursor, all);
+            if !all && granting.found.len() < SENT {
+                io.turn_again();
+                return false;
+            }
+        }
+        if !self.journal.is_log() && self.lanes > 1 && granting.in_doubt {
+            granting.search = Search::Asked;
+            let then = Then::Sighted { granting: key };
+            self.begin_change(io, |change| Note::Sight { change }, then);
+            return false;
+        }
+        true
+    }
+
+    /// What every lane had sent live when messages were found has come.
+    pub(super) fn sighted(&mut self, io: &mut Io<'_, D>, key: u64) {
+        if let Some(granting) = self.granting.get_mut(&key) {
+            granting.search = Search::Due;
+            granting.in_doubt = false;
+            io.turn_again();
+        }
+    }
+
+    /// Whether a record of the log was applied here, if it concerns this lane.
+    fn has_followed(&self, lsn: Lsn) -> bool {
+        !self.journal.is_log() || self.followed >= lsn
     }
 
     /// The next retained messages of this lane's topics that match.
     fn look_up(&self, filter: &str, cursor: &mut RetainedCursor) -> (Vec<Hit>, bool) {
         let Ok(filter) = TopicFilter::new(filter) else { return (Vec::new(), true) };
         let mut hits = Vec::new();
-        let all = self.state.retained().matching(filter, cursor, STEPS, |_, retained| {
+        let all = self.state.retained().matching(filter, cursor, STEPS, |topic, retained| {
             let expires_ms = retained.expires_ms();
             if expires_ms.is_none_or(|expires_ms| expires_ms > self.now_ms) {
                 hits.push(Hit {
                     lsn: retained.lsn,
+                    topic: topic.into(),
                     qos: retained.qos,
                     size: retained.size,
                     expires_ms,
-                    message: Journal::<D>::is_own(retained.lsn)
-                        .then(|| self.store.get(retained.lsn).cloned())
-                        .flatten(),
+                    message: self.store.get(retained.lsn).cloned(),
                 });
             }
             if hits.len() < SENT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -218,9 +342,9 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Answers the questions of other lanes whose fence this lane has passed.
-    fn answer_queries(&mut self, io: &mut Io<'_, D>) {
+    pub(super) fn answer_queries(&mut self, io: &mut Io<'_, D>) {
         for (from, query) in std::mem::take(&mut self.queries) {
-            if self.journal.is_log() && self.followed < query.fence {
+            if !self.has_followed(query.fence) {
                 self.queries.push((from, query));
                 continue;
             }
@@ -233,10 +357,8 @@ impl<D: Disk> Shell<D> {
 
     pub(super) fn take_found(&mut self, io: &mut Io<'_, D>, found: Found) {
         if let Some(granting) = self.granting.get_mut(&found.key) {
-            granting.asked = false;
-            granting.cursor = found.cursor;
-            granting.found = found.hits;
-            granting.all_found = found.all;
+            granting.search = Search::Due;
+            granting.take(found.hits, found.cursor, found.all);
             io.turn_again();
         }
     }
@@ -249,7 +371,13 @@ impl<D: Disk> Shell<D> {
         let (conn, session) = (granting.conn, granting.wish.session);
         let mut sent = 0;
         for hit in &granting.found {
-            if self.changes.was_live(session, hit.lsn) {
+            let own = Journal::<D>::is_own(hit.lsn);
+            if !own && !self.has_followed(hit.lsn) {
+                // It may be on its way to the session as well.
+                self.later.pump(hit.lsn, session);
+                break;
+            }
+            if self.changes.was_live(session, &hit.topic, hit.lsn, self.journal.order_step()) {
                 sent += 1;
                 continue;
             }
@@ -300,6 +428,7 @@ impl<D: Disk> Shell<D> {
         };
         let logged = link.logged;
         if let Some(message) = &hit.message
+            && Journal::<D>::is_own(hit.lsn)
             && self.store.get(hit.lsn).is_none()
         {
             // It is another lane's: here it gets a number of its own.
@@ -340,7 +469,9 @@ impl<D: Disk> Shell<D> {
             properties: content.properties,
             payload: content.payload,
         };
-        self.apply_now(io, &Record::Publish(record));
+        let (lsn, time_ms) =
+            (self.journal.take_own(), self.published_ms(&record, content.expires_ms));
+        self.apply(io, lsn, time_ms, &Record::Publish(record));
         true
     }
 }
