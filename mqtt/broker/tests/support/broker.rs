@@ -210,7 +210,7 @@ fn spawn_ours(
     stderr: File,
 ) -> (Child, SocketAddr) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zzq_broker"));
-    command.args(["--bind", "tcp://127.0.0.1:0"]).args(arguments);
+    command.args(["--bind", "tcp://127.0.0.1:0"]).args(extra_arguments(arguments)).args(arguments);
     if logged {
         command.arg("--data-dir").arg(data(folder));
     }
@@ -230,6 +230,15 @@ fn spawn_ours(
     });
     let address = line.strip_prefix("tcp://").and_then(|address| address.trim().parse().ok());
     (child, address.unwrap_or_else(|| panic!("no endpoint: {line}")))
+}
+
+/// What `ZZQ_TEST_ARGS` gives to every broker, for example `--lanes 3`, as far as the test does not
+/// say it itself. An option and its value are two words.
+fn extra_arguments(own: &[String]) -> Vec<String> {
+    let extra = std::env::var("ZZQ_TEST_ARGS").unwrap_or_default();
+    let words: Vec<&str> = extra.split_whitespace().collect();
+    let wanted = words.chunks(2).filter(|option| !own.iter().any(|word| word == option[0]));
+    wanted.flatten().map(|&word| word.to_owned()).collect()
 }
 
 fn spawn_other(command: &str, folder: &Path, stderr: File) -> (Child, SocketAddr) {
