@@ -465,6 +465,32 @@ fn what_needs_no_log_is_served_when_it_has_failed() {
     }
 }
 
+/// The lane once turned for ever: what it waited for was committed, and nothing goes out any more.
+#[test]
+fn a_receiver_that_takes_more_from_a_failed_log_costs_no_turns() {
+    for version in VERSIONS {
+        let mut setup = Setup::new(version);
+        setup.options.limits.max_inflight = 1;
+        let mut world = setup.start();
+        let mut subscriber = world.member("subscriber");
+        world.subscribe(&mut subscriber, "t", AtLeastOnce);
+        let mut publisher = world.guest("publisher");
+        for id in 1..=2 {
+            world.publish(&mut publisher, Line { id, ..line(AtLeastOnce) });
+        }
+        assert_eq!(subscriber.got(), ["t=a q1 #1"]);
+        world.disk.hold();
+        publisher.publish(Line { id: 3, ..line(AtLeastOnce) });
+        world.settle();
+        fail_all(&mut world);
+        fail_all(&mut world);
+        assert!(world.is_read_only());
+        subscriber.ack(AckKind::PubAck, 1);
+        world.settle();
+        assert_eq!(subscriber.got(), [""; 0]);
+    }
+}
+
 #[test]
 fn what_a_failed_log_would_have_to_hold_is_refused() {
     let mut world = failed(ProtocolVersion::V311);
