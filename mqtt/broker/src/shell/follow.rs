@@ -129,6 +129,7 @@ impl<D: Disk> Shell<D> {
         }
         let staged = self.journal.stage(record, how).is_ok();
         self.counts.records += u64::from(staged);
+        self.wants_room |= !staged;
         staged
     }
 

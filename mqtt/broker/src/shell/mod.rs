@@ -166,6 +166,8 @@ pub(crate) struct Shell<D: Disk> {
     due_ms: u64,
     sys_due: Millis,
     stopping: bool,
+    /// A record was not taken because the log had no room.
+    wants_room: bool,
     /// The fault of the log was told.
     told_read_only: bool,
     decision: DecisionBuf,
@@ -240,6 +242,7 @@ impl<D: Disk> Shell<D> {
             due_ms: 0,
             sys_due: Millis::default(),
             stopping: false,
+            wants_room: false,
             told_read_only: false,
             decision: DecisionBuf::new(),
             properties: PropertiesBuf::new(),
@@ -423,6 +426,11 @@ impl<D: Disk> Shell<D> {
         }
         if self.orphaned.len() > orphaned {
             io.turn_again();
+        }
+        if self.wants_room && self.journal.has_room() {
+            // The log wakes nobody for room that the lane's own call has made.
+            self.wants_room = false;
+            self.unpark(io);
         }
         if self.journal.is_read_only() && !std::mem::replace(&mut self.told_read_only, true) {
             self.tell_read_only();

@@ -295,7 +295,10 @@ impl<D: Disk> Shell<D> {
                 }
                 over
             }
-            Err(zzq_wal::StageError::Full) => Handed::Later,
+            Err(zzq_wal::StageError::Full) => {
+                self.wants_room = true;
+                Handed::Later
+            }
             // Nothing was handed over, so an honest refusal is possible.
             Err(zzq_wal::StageError::ReadOnly | zzq_wal::StageError::TooLong(_)) => Handed::Quota,
         }

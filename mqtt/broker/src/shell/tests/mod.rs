@@ -1,6 +1,7 @@
 //! The shell over a simulated disk and connections in memory: no threads, sockets or clocks.
 
 mod crash;
+mod flood;
 mod harness;
 mod random;
 mod restart;
