@@ -1,6 +1,6 @@
-//! Publishers and subscribers that lose their connections, a disk that answers late, fails, or loses
-//! its power, all of it by chance. At the end everybody has what was acknowledged, in order, and what
-//! was published at QoS 2 once.
+//! Publishers and subscribers that lose their connections, a disk that answers late, fails, or
+//! loses its power, all of it by chance. At the end everybody has what was acknowledged, in order,
+//! and what was published at QoS 2 once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -199,6 +199,11 @@ impl Play {
             self.world.settle();
         }
         self.read();
+        self.crash_if_failed();
+    }
+
+    /// A broker whose log has failed is started again.
+    fn crash_if_failed(&mut self) {
         if self.world.is_read_only() {
             self.crash();
         }
@@ -261,6 +266,8 @@ impl Play {
     fn finish(&mut self) {
         self.world.disk.release_all();
         self.world.settle();
+        self.read();
+        self.crash_if_failed();
         self.reconnect_all();
         let mut quiet = 0;
         while quiet < 10 {
