@@ -228,6 +228,21 @@ impl Index {
         Some(Picked { session: head.number, lane: head.lane, sub: sub.number, qos, id })
     }
 
+    /// The members of a shared group: their sessions with their lanes and how they stand.
+    pub fn members(
+        &self,
+        filter: Filter<'_>,
+    ) -> impl Iterator<Item = (SessionNumber, u16, SessionFlags)> + use<'_> {
+        let entry = self.find_entry(filter.topic_filter()).map(|id| &self.entries[id]);
+        let groups = entry.and_then(|entry| entry.groups.as_ref()).zip(filter.group());
+        let members = groups.map_or(&[][..], |(groups, name)| groups.members(name));
+        let heads = self.sessions.heads();
+        members.iter().map(|sub| {
+            let head = &heads[sub.slot as usize];
+            (head.number, head.lane, head.flags)
+        })
+    }
+
     /// Whether a shared group has members.
     pub fn has_members(&self, filter: Filter<'_>) -> bool {
         let entry = self.find_entry(filter.topic_filter()).map(|id| &self.entries[id]);

@@ -119,6 +119,11 @@ impl Groups {
         self.0[at].draw(heads, draw)
     }
 
+    /// The members of one group.
+    pub(super) fn members(&self, name: &str) -> &[Sub] {
+        self.place(name).map_or(&[], |at| &self.0[at].members)
+    }
+
     /// Whether a group of this name is there: one without members is not.
     pub(super) fn has_members(&self, name: &str) -> bool {
         self.place(name).is_ok()

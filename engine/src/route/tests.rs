@@ -383,3 +383,19 @@ fn a_great_many_subscribers_come_in_order() {
     assert_eq!(rig.index.remove_session(session(1)), 2);
     assert_eq!(rig.to("t").len(), 5999);
 }
+
+#[test]
+fn a_group_names_its_members_and_no_others() {
+    let away = Subscriber { flags: SessionFlags::PERSISTENT, ..subscriber(2, 0, options(1), 0) };
+    let rig = Rig::with(&[
+        ("$share/g/t", away),
+        ("$share/g/t", subscriber(1, 0, options(1), 0)),
+        ("$share/h/t", subscriber(3, 0, options(1), 0)),
+        ("t", subscriber(4, 0, options(1), 0)),
+    ]);
+    let members = |filter| rig.index.members(Filter::new(filter).unwrap()).collect::<Vec<_>>();
+    let both = [(session(1), 1, UP), (session(2), 2, SessionFlags::PERSISTENT)];
+    assert_eq!(members("$share/g/t"), both);
+    assert_eq!(members("$share/g/u"), []);
+    assert_eq!(members("t"), []);
+}
