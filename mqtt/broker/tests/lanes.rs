@@ -295,6 +295,47 @@ fn what_a_lost_member_did_not_take_goes_to_a_member_on_another_lane() {
     });
 }
 
+/// The members that end with their connections and take nothing are on all lanes; the one that
+/// stays gets what was picked for them, once the broker is back.
+#[test]
+fn what_lost_members_did_not_take_is_left_to_the_group_by_a_crash() {
+    //= B34, MQTT5-4.8.2-5
+    const COUNT: u64 = 60;
+    for first in [false, true] {
+        let mut broker = Broker::start(true, &LANES);
+        let stays = Connect::persistent(V5, "stays");
+        let join = |broker: &Broker| stays.open(broker).0.subscribe("$share/g/g", 1);
+        if first {
+            join(&broker);
+        }
+        let mut members = many(&broker, V5, "member");
+        for member in &mut members {
+            member.subscribe("$share/g/g", 1);
+        }
+        if !first {
+            join(&broker);
+        }
+        let mut publisher = Client::connect(&broker, V4, "publisher");
+        for n in 0..COUNT {
+            publisher.say("g", &n.to_string(), 1);
+        }
+        assert_eq!(members[0].expect_message().qos, 1);
+        broker.crash();
+        let (mut client, accepted) = stays.open(&broker);
+        assert!(accepted.session_present);
+        let mut got: Vec<u64> = (0..COUNT)
+            .map(|_| {
+                let message = client.expect_message();
+                client.acknowledge(&message);
+                number(&message.payload)
+            })
+            .collect();
+        got.sort_unstable();
+        assert!(got.into_iter().eq(0..COUNT));
+        client.ping_without_messages();
+    }
+}
+
 #[test]
 fn wills_come_from_all_lanes() {
     //= MQTT5-3.1.2-8, MQTT311-3.1.2-8

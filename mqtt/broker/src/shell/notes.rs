@@ -69,6 +69,7 @@ impl<D: Disk> Shell<D> {
                 for one in taken {
                     if let Ok(filter) = Filter::new(&one.filter) {
                         self.index.insert(filter, one.subscriber);
+                        self.hold_members(io, filter, one.subscriber.flags);
                     }
                 }
                 self.answer(io, Answer::Report { to: from, change });

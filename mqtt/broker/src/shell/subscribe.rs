@@ -3,10 +3,11 @@
 
 use zzq_codec::{ReasonCodes, SubAck, Subscribe, Subscription, UnsubAck, Unsubscribe};
 use zzq_engine::record::{
-    Subscribe as SubscribeRecord, SubscribeItem, SubscribeItemsBuf,
+    Connect as ConnectRecord, Subscribe as SubscribeRecord, SubscribeItem, SubscribeItemsBuf,
     Unsubscribe as UnsubscribeRecord,
 };
-use zzq_engine::{Record, SessionNumber, SubNumber, Subscriber};
+use zzq_engine::session::JUMP;
+use zzq_engine::{QueueNumber, Record, SessionFlags, SessionNumber, SubNumber, Subscriber};
 use zzq_lanes::ConnId;
 use zzq_types::{
     Filter, Properties, ProtocolVersion, QoS, ReasonCode, RetainHandling, SubscriptionId,
@@ -61,6 +62,10 @@ impl<D: Disk> Shell<D> {
             // MQTT 3.1 has no way to refuse a filter.
             return self.refuse(io, conn, ReasonCode::TopicFilterInvalid, "a filter is refused");
         }
+        let logged = logged || self.is_to_be_held(&granted);
+        if logged && !self.hold_in_log(io, session) {
+            return self.park(io, conn);
+        }
         if !granted.is_empty() && !self.record_subscriptions(io, session, logged, &granted, id) {
             return self.park(io, conn);
         }
@@ -72,10 +77,83 @@ impl<D: Disk> Shell<D> {
             self.counts.packets_out += 1;
             return Flow::Next;
         }
+        for one in &granted {
+            self.hold_members(io, one.filter, self.flags_of(session));
+        }
         self.changes.watch(session);
         let then = Then::Acknowledge { conn, session, packet, wishes };
         self.begin_change(io, |change| Note::Subscribed { change, taken: taken.clone() }, then);
         Flow::Next
+    }
+
+    /// Whether a session joins a group whose messages outlive their members: what is picked for it
+    /// has to be found again after a crash.
+    fn is_to_be_held(&self, granted: &[Granted<'_>]) -> bool {
+        let outlives =
+            |(_, _, flags): (_, _, SessionFlags)| flags.contains(SessionFlags::PERSISTENT);
+        self.journal.is_log()
+            && granted.iter().any(|one| self.index.members(one.filter).any(outlives))
+    }
+
+    /// A session has joined a group: if it is a persistent one, the log holds the volatile members
+    /// of this lane from now on. Without room they stay as they are.
+    pub(super) fn hold_members(
+        &mut self,
+        io: &mut Io<'_, D>,
+        filter: Filter<'_>,
+        joined: SessionFlags,
+    ) {
+        if !self.journal.is_log() || !joined.contains(SessionFlags::PERSISTENT) {
+            return;
+        }
+        let own = self.lane.0;
+        let members = self.index.members(filter).filter(|(_, lane, _)| *lane == own);
+        for (session, ..) in members.collect::<Vec<_>>() {
+            self.hold_in_log(io, session);
+        }
+    }
+
+    /// The log begins to hold a volatile session that is up. False: it has no room.
+    fn hold_in_log(&mut self, io: &mut Io<'_, D>, session: SessionNumber) -> bool {
+        let Some(&conn) = self.up.get(&session) else { return true };
+        let (Some(link), Some(known)) = (self.links.get(conn), self.state.session(session)) else {
+            return true;
+        };
+        if link.logged {
+            return true;
+        }
+        let client = link.client.clone();
+        // Behind all that publishes on their way to it can get.
+        let joins = QueueNumber::new(known.queue().last().get() + JUMP);
+        let record = Record::Connect(ConnectRecord {
+            session,
+            client: &client,
+            expiry_s: 0,
+            window: known.window(),
+            joins: Some(joins),
+            will: None,
+        });
+        // The groups it is in already, which its messages are left to.
+        let mut items = SubscribeItemsBuf::new();
+        for (filter, sub) in known.subscriptions().iter() {
+            if filter.starts_with("$share/") {
+                let (number, options, id) = (sub.number, sub.options, sub.id);
+                items.push(&SubscribeItem { number, filter, options, id });
+            }
+        }
+        let groups = Record::Subscribe(SubscribeRecord { session, items: items.as_list() });
+        let how = How { waits: true, lanes: self.bit(), frees: true };
+        if !self.put(io, &record, true, how) {
+            return false;
+        }
+        if !items.is_empty() && !self.put(io, &groups, true, how) {
+            return false;
+        }
+        self.overlay.noted(session, self.journal.handed());
+        if let Some(link) = self.links.get_mut(conn) {
+            link.logged = true;
+        }
+        true
     }
 
     /// A number for the next subscription of a session that it never used.
