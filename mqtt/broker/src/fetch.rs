@@ -147,12 +147,7 @@ fn read_one<D: Disk>(reader: &mut Reader<D>, lsn: Lsn) -> Result<Option<Message>
         let decoded = Record::decode(record.kind, record.body);
         return Ok(match decoded {
             Ok(Record::Publish(publish)) if record.lsn.get() == lsn.get() => {
-                Some(Message::copy(Content {
-                    topic: publish.topic,
-                    properties: publish.properties,
-                    payload: publish.payload,
-                    expires_ms: publish.expires_ms(record.time_ms),
-                }))
+                Some(Message::copy(Content::of(&publish, record.time_ms)))
             }
             _ => None,
         });

@@ -183,15 +183,10 @@ fn fold(
     record: &Record<'_>,
     wills: &mut FxHashMap<Lsn, HeldWill>,
 ) {
-    let will = match record {
-        Record::Connect(connect) => connect.will,
-        Record::WillSet(set) => set.will,
-        _ => None,
-    };
     state.apply(lsn, time_ms, record, &mut |effect: Effect<'_>| match effect {
         Effect::WillHeld { lsn, .. } => {
-            if let Some(will) = &will {
-                wills.insert(lsn, HeldWill::copy(will));
+            if let Some(will) = HeldWill::of(record) {
+                wills.insert(lsn, will);
             }
         }
         Effect::Released { lsn } => {

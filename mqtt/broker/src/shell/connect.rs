@@ -74,9 +74,8 @@ impl<D: Disk> Shell<D> {
             let reason = ReasonCode::BadAuthenticationMethod;
             return Some((reason, "no authentication method is supported"));
         }
-        let most = self.shared.options.limits.max_topic_levels;
         if let Some(will) = &connect.will
-            && (will.topic.levels().count() > most || will.topic.as_str().starts_with("$SYS/"))
+            && self.unwelcome(will.topic).is_some()
         {
             return Some((ReasonCode::TopicNameInvalid, "the topic of its will"));
         }

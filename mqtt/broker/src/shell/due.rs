@@ -6,7 +6,7 @@
 
 use zzq_engine::record::{
     Closing, Expire, ExpiredTopic, ExpiredTopicsBuf, LateDecision, LateItem, LateItemsBuf,
-    NumberRange, Orphan, RangeSetsBuf, SessionEnd, WillMessage,
+    NumberRange, Orphan, RangeSetsBuf, SessionEnd,
 };
 use zzq_engine::{
     DecisionBuf, Due, Picked, QueueNumber, Record, SessionNumber, SubscriptionIdsBuf,
@@ -34,15 +34,20 @@ pub(crate) struct HeldWill {
 }
 
 impl HeldWill {
-    /// Copies what a record holds.
-    pub(crate) fn copy(will: &WillMessage<'_>) -> Self {
+    /// A copy of the will that a record sets.
+    pub(crate) fn of(record: &Record<'_>) -> Option<Self> {
+        let will = match record {
+            Record::Connect(connect) => connect.will,
+            Record::WillSet(set) => set.will,
+            _ => None,
+        }?;
         let content = Content {
             topic: will.topic,
             properties: will.properties,
             payload: will.payload,
             expires_ms: None,
         };
-        Self { qos: will.qos, retain: will.retain, message: Message::copy(content) }
+        Some(Self { qos: will.qos, retain: will.retain, message: Message::copy(content) })
     }
 }
 
@@ -231,6 +236,10 @@ impl<D: Disk> Shell<D> {
         orphan: &zzq_engine::OrphanMessage,
         picked: &Picked,
     ) -> bool {
+        // In memory the shard of another lane is not reached by a record.
+        if !self.journal.is_log() && picked.lane != self.lane.0 {
+            return self.give_on_across(io, from, orphan.lsn, picked);
+        }
         let mut ids = SubscriptionIdsBuf::new();
         if let Some(id) = picked.id {
             ids.push(id);
@@ -249,10 +258,6 @@ impl<D: Disk> Shell<D> {
         });
         let late = LateDecision { session: picked.session, items: items.as_list() };
         let how = How { waits: true, lanes: self.bit() | 1 << picked.lane, frees: true };
-        // In memory the shard of another lane is not reached by a record.
-        if !self.journal.is_log() && picked.lane != self.lane.0 {
-            return self.give_on_across(io, from, orphan.lsn, picked);
-        }
         // The lane's own reference: the message leaves one queue and enters another.
         self.store.refer(orphan.lsn);
         let put = self.put(io, &Record::LateDecision(late), true, how);

@@ -11,6 +11,7 @@ use zzq_engine::{Effect, Effects, Handed, QueueNumber, Record, SessionNumber};
 use zzq_types::{Lsn, QoS, SubscriptionId};
 use zzq_wal::disk::Disk;
 
+use super::due::HeldWill;
 use super::journal::{How, Journal};
 use super::link::Waits;
 use super::message::Message;
@@ -182,8 +183,10 @@ impl<D: Disk> Shell<D> {
             for lsn in &gathered.late {
                 self.store.refer(*lsn);
             }
-            if gathered.will {
-                self.hold_will(lsn, record);
+            if gathered.will
+                && let Some(will) = HeldWill::of(record)
+            {
+                self.wills.insert(lsn, will);
             }
             self.pump_queued(io, &gathered);
         }
@@ -196,18 +199,6 @@ impl<D: Disk> Shell<D> {
         }
         self.orphaned.extend(gathered.orphans.iter().copied());
         self.gathered = gathered;
-    }
-
-    /// Keeps the message of a will, which its record holds.
-    fn hold_will(&mut self, lsn: Lsn, record: &Record<'_>) {
-        let will = match record {
-            Record::Connect(connect) => connect.will,
-            Record::WillSet(set) => set.will,
-            _ => None,
-        };
-        if let Some(will) = will {
-            self.wills.insert(lsn, super::due::HeldWill::copy(&will));
-        }
     }
 
     fn pump_queued(&mut self, io: &mut Io<'_, D>, gathered: &Gathered) {
@@ -236,12 +227,7 @@ impl<D: Disk> Shell<D> {
         publish: &PublishRecord<'_>,
         gathered: &Gathered,
     ) {
-        let content = Content {
-            topic: publish.topic,
-            properties: publish.properties,
-            payload: publish.payload,
-            expires_ms: publish.expires_ms(time_ms),
-        };
+        let content = Content::of(publish, time_ms);
         let early = Journal::<D>::is_own(lsn) || self.may_go_early(publish);
         let progress = self.progress();
         let mut copy = None;

@@ -41,7 +41,7 @@ use zzq_codec::{Decoder, Limits as PacketLimits};
 use zzq_engine::record::{Orphan, RangeSetsBuf, UnsubscribeItemsBuf};
 use zzq_engine::{DecisionBuf, Due, Gate, Handed, Index, Overlay, Router, SessionNumber, State};
 use zzq_lanes::{
-    Class, CloseReason, ConnId, Handler, LaneIndex, LaneIo, Millis, PeerInfo, TimerSlot, WatchId,
+    Class, CloseReason, ConnId, Handler, LaneIndex, LaneIo, Millis, PeerInfo, TimerSlot,
 };
 use zzq_types::{Lsn, PropertiesBuf, ReasonCode};
 use zzq_wal::LogClock;
@@ -372,8 +372,6 @@ impl<D: Disk> Handler for Shell<D> {
         self.take_fetched(io);
         self.retry_notes(io);
     }
-
-    fn watched(&mut self, _: &mut Io<'_, D>, _: WatchId) {}
 
     fn message(&mut self, io: &mut Io<'_, D>, from: LaneIndex, note: Note) {
         self.tick_once(io);

@@ -135,12 +135,9 @@ impl<D: Disk> Shell<D> {
         if !self.kept_notes.is_empty() {
             return Handed::Later;
         }
-        let mut lanes = routed.lanes;
-        if record.retain {
-            lanes |= 1 << self.home(record.topic.as_str()).0;
-        }
+        let lanes = self.concerned(record, routed);
         let lsn = self.journal.take_own();
-        let content = self.content_of(record);
+        let content = Content::of(record, self.now_ms);
         let others = lanes & !self.bit();
         if others != 0 {
             let unlogged = Unlogged {
@@ -158,7 +155,7 @@ impl<D: Disk> Shell<D> {
         let plain = record.qos == QoS::AtMostOnce && !record.retain && record.will_of.is_none();
         if plain {
             self.deliver_plain(io, record, content, routed.destinations);
-        } else if lanes & self.bit() != 0 || record.inbound.is_some() || record.will_of.is_some() {
+        } else if lanes & self.bit() != 0 {
             self.apply(io, lsn, self.now_ms, &Record::Publish(*record));
         }
         Handed::Over { destinations: routed.destinations }
@@ -179,31 +176,13 @@ impl<D: Disk> Shell<D> {
         }
     }
 
-    fn content_of<'a>(&self, record: &PublishRecord<'a>) -> Content<'a> {
-        Content {
-            topic: record.topic,
-            properties: record.properties,
-            payload: record.payload,
-            expires_ms: record.expires_ms(self.now_ms),
-        }
-    }
-
     fn take_unlogged(&mut self, io: &mut Io<'_, D>, unlogged: &Unlogged) {
         let decision = Decision::parse(&unlogged.decision);
         assert!(decision.is_ok(), "a decision that a lane made: {decision:?}");
         let Ok(decision) = decision else { return };
         let content = unlogged.message.content();
-        let record = PublishRecord {
-            publisher: None,
-            inbound: None,
-            will_of: None,
-            qos: unlogged.qos,
-            retain: unlogged.retain,
-            decision,
-            topic: content.topic,
-            properties: content.properties,
-            payload: content.payload,
-        };
+        let record = content.record(unlogged.qos, decision);
+        let record = PublishRecord { retain: unlogged.retain, ..record };
         if unlogged.qos == QoS::AtMostOnce && !unlogged.retain {
             self.deliver_plain(io, &record, content, 2);
         } else {

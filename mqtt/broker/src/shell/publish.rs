@@ -165,7 +165,7 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Why nobody may publish under this name.
-    fn unwelcome(&self, name: TopicName<'_>) -> Option<ReasonCode> {
+    pub(super) fn unwelcome(&self, name: TopicName<'_>) -> Option<ReasonCode> {
         if name.as_str().starts_with("$SYS/") {
             return Some(ReasonCode::NotAuthorized);
         }
@@ -267,20 +267,14 @@ impl<D: Disk> Shell<D> {
         }
         let opens = record.inbound.is_some() && publisher_logged;
         if !self.is_to_be_logged(record, routed, opens) {
-            if let Some(receiver) = self.clogged_receiver(record.decision, record.publisher)
-                && record.qos == QoS::AtMostOnce
+            if record.qos == QoS::AtMostOnce
+                && let Some(receiver) = self.clogged_receiver(record.decision, record.publisher)
             {
                 return Handed::Hold { receiver };
             }
             return self.spread(io, record, routed);
         }
-        let mut lanes = routed.lanes;
-        if record.inbound.is_some() || record.will_of.is_some() {
-            lanes |= self.bit();
-        }
-        if record.retain {
-            lanes |= 1 << self.home(record.topic.as_str()).0;
-        }
+        let mut lanes = self.concerned(record, routed);
         if lanes == 0 {
             // Nobody but the log.
             lanes = self.bit();
@@ -302,6 +296,18 @@ impl<D: Disk> Shell<D> {
             // Nothing was handed over, so an honest refusal is possible.
             Err(zzq_wal::StageError::ReadOnly | zzq_wal::StageError::TooLong(_)) => Handed::Quota,
         }
+    }
+
+    /// The lanes whose state a message changes or whose sessions it goes to, as a set.
+    pub(super) fn concerned(&self, record: &PublishRecord<'_>, routed: &Routed) -> u64 {
+        let mut lanes = routed.lanes;
+        if record.inbound.is_some() || record.will_of.is_some() {
+            lanes |= self.bit();
+        }
+        if record.retain {
+            lanes |= 1 << self.home(record.topic.as_str()).0;
+        }
+        lanes
     }
 
     /// Whether a publish becomes a record.

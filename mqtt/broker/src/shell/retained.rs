@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 
 use rustc_hash::FxHashMap;
-use zzq_engine::record::{LateDecision, LateItem, LateItemsBuf, Publish as PublishRecord};
+use zzq_engine::record::{LateDecision, LateItem, LateItemsBuf};
 use zzq_engine::{DecisionBuf, Record, RetainedCursor, SessionNumber, SubscriptionIdsBuf};
 use zzq_lanes::{Class, ConnId, LaneIndex};
 use zzq_types::{Lsn, QoS, SubscriptionId, TopicFilter};
@@ -458,17 +458,7 @@ impl<D: Disk> Shell<D> {
         let content = message.content();
         let mut decision = DecisionBuf::new();
         decision.push(wish.session, qos, true, None, wish.id);
-        let record = PublishRecord {
-            publisher: None,
-            inbound: None,
-            will_of: None,
-            qos,
-            retain: false,
-            decision: decision.as_decision(),
-            topic: content.topic,
-            properties: content.properties,
-            payload: content.payload,
-        };
+        let record = content.record(qos, decision.as_decision());
         let (lsn, time_ms) =
             (self.journal.take_own(), self.published_ms(&record, content.expires_ms));
         self.apply(io, lsn, time_ms, &Record::Publish(record));

@@ -350,7 +350,7 @@ impl<D: Disk> Shell<D> {
         let mut filters = std::mem::take(&mut self.filters);
         filters.clear();
         let mut codes = Vec::new();
-        let mut removed: Vec<Filter<'_>> = Vec::new();
+        let mut removed: Vec<(&str, Filter<'_>)> = Vec::new();
         for (text, filter) in unsubscribe.filters {
             let in_state = self
                 .state
@@ -358,9 +358,9 @@ impl<D: Disk> Shell<D> {
                 .is_some_and(|known| known.subscriptions().get(text).is_some());
             let exists = self.overlay.has_filter(session, text, in_state);
             match filter {
-                Ok(filter) if exists && !removed.contains(&filter) => {
+                Ok(filter) if exists && !removed.contains(&(text, filter)) => {
                     filters.push(&text);
-                    removed.push(filter);
+                    removed.push((text, filter));
                     codes.push(ReasonCode::Success);
                 }
                 Ok(_) => codes.push(ReasonCode::NoSubscriptionExisted),
@@ -374,11 +374,10 @@ impl<D: Disk> Shell<D> {
         if !put {
             return self.park(io, conn);
         }
-        for filter in &removed {
-            self.index.remove(*filter, session);
+        for &(text, filter) in &removed {
+            self.index.remove(filter, session);
             if logged && self.journal.is_log() {
-                let text = filter.to_string();
-                self.overlay.unsubscribed(session, &text, self.journal.handed());
+                self.overlay.unsubscribed(session, text, self.journal.handed());
             }
         }
         let mut packet = Vec::new();
@@ -391,7 +390,7 @@ impl<D: Disk> Shell<D> {
         if let Err(error) = encoder.unsub_ack(&ack, &mut packet) {
             tracing::warn!(session = session.get(), %error, "UNSUBACK cannot be sent");
         }
-        let gone: Vec<Box<str>> = removed.iter().map(|f| f.to_string().into()).collect();
+        let gone: Vec<Box<str>> = removed.iter().map(|&(text, _)| text.into()).collect();
         self.changes.watch(session);
         let then = Then::Acknowledge { conn, session, packet, wishes: Vec::new() };
         let note = |change| Note::Unsubscribed { change, session, filters: gone.clone() };

@@ -3,7 +3,6 @@
 //! They are messages of no log and of no retained store: what they say is true now or not at all.
 
 use zzq_engine::Publication;
-use zzq_engine::record::Publish as PublishRecord;
 use zzq_types::{Properties, QoS, TopicName};
 use zzq_wal::disk::Disk;
 
@@ -43,17 +42,7 @@ impl<D: Disk> Shell<D> {
         let mut decision = std::mem::take(&mut self.decision);
         let routed = self.router.route(&mut self.index, publication, &mut decision);
         if routed.destinations > 0 {
-            let record = PublishRecord {
-                publisher: None,
-                inbound: None,
-                will_of: None,
-                qos,
-                retain: false,
-                decision: decision.as_decision(),
-                topic,
-                properties: Properties::EMPTY,
-                payload: value.as_bytes(),
-            };
+            let record = content(topic, value).record(qos, decision.as_decision());
             self.spread(io, &record, &routed);
         }
         self.decision = decision;

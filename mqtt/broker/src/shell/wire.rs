@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 use zzq_codec::{EncodeError, Encoder, PublishHead, PublishPlace};
-use zzq_engine::SubscriptionIds;
+use zzq_engine::record::Publish as PublishRecord;
+use zzq_engine::{Decision, SubscriptionIds};
 use zzq_lanes::{ConnId, Handler, LaneIo};
 use zzq_types::{PacketId, Properties, PropertiesBuf, Property, QoS, SubscriptionId, TopicName};
 
@@ -22,6 +23,33 @@ pub(crate) struct Content<'a> {
     pub(crate) payload: &'a [u8],
     /// Log time.
     pub(crate) expires_ms: Option<u64>,
+}
+
+impl<'a> Content<'a> {
+    /// What a record says that was made at `time_ms`, log time.
+    pub(crate) fn of(record: &PublishRecord<'a>, time_ms: u64) -> Self {
+        Self {
+            topic: record.topic,
+            properties: record.properties,
+            payload: record.payload,
+            expires_ms: record.expires_ms(time_ms),
+        }
+    }
+
+    /// A record of it, by no client and not to be retained.
+    pub(super) const fn record(self, qos: QoS, decision: Decision<'a>) -> PublishRecord<'a> {
+        PublishRecord {
+            publisher: None,
+            inbound: None,
+            will_of: None,
+            qos,
+            retain: false,
+            decision,
+            topic: self.topic,
+            properties: self.properties,
+            payload: self.payload,
+        }
+    }
 }
 
 /// How a message goes to one receiver.
