@@ -6,7 +6,7 @@ use std::{
     fmt::Debug,
     net::TcpStream,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex},
+    sync::{Arc, Condvar, Mutex},
     time::Instant,
 };
 
@@ -24,7 +24,17 @@ use zzq_lanes::BindOptions;
 
 /// Keeps the messages of this crate's log lines.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
+struct Lines(Arc<(Mutex<Vec<(Level, String)>>, Condvar)>);
+
+impl Lines {
+    /// The lines so far, at least `count` of them: the last connection is served before the
+    /// listener sees that nobody waits behind it.
+    fn at_least(&self, count: usize) -> Vec<(Level, String)> {
+        let (lines, added) = &*self.0;
+        let few = |lines: &mut Vec<_>| lines.len() < count;
+        added.wait_timeout_while(lines.lock().unwrap(), PATIENCE, few).unwrap().0.clone()
+    }
+}
 
 struct Message<'a>(&'a mut String);
 
@@ -52,7 +62,9 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut message = String::new();
         event.record(&mut Message(&mut message));
-        self.0.lock().unwrap().push((*event.metadata().level(), message));
+        let (lines, added) = &*self.0;
+        lines.lock().unwrap().push((*event.metadata().level(), message));
+        added.notify_all();
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -96,7 +108,7 @@ fn at_the_descriptor_limit_accepting_rests_and_served_clients_go_on() {
     for mut client in waiting {
         assert_echo(&mut client, b"at last");
     }
-    let lines = lines.0.lock().unwrap();
+    let lines = lines.at_least(2);
     let levels: Vec<_> = lines.iter().map(|(level, _)| *level).collect();
     assert_eq!(levels, [Level::WARN, Level::INFO], "{lines:?}");
 }
