@@ -96,7 +96,10 @@ impl Broker {
             way = Some((Arc::new(log.clone()), fetcher));
         }
         let mut seeds = Seeds::new(Arc::clone(&shared), ground, way, clock, random);
-        let mut wait = || thread::sleep(Duration::from_micros(100));
+        let mut wait = || {
+            thread::sleep(Duration::from_micros(100));
+            true
+        };
         let lanes = context
             .spawn(|seat| seeds.next(seat.waker(), &mut wait).map(Shell::new))
             .map_err(StartError::Lanes)?;

@@ -79,7 +79,6 @@ impl<D: Disk> Library<D> {
     }
 
     /// Serves one request; false if there is none.
-    #[cfg(test)]
     pub(crate) fn step(&self) -> bool {
         self.requests.try_recv().map(|request| self.serve(request)).is_ok()
     }

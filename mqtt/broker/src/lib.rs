@@ -33,6 +33,7 @@ mod seeds;
 mod shared;
 mod shell;
 mod start;
+pub mod stepped;
 mod sys;
 pub mod units;
 

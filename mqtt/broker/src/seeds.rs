@@ -50,11 +50,15 @@ impl<D: Disk, C: Clock + Clone + 'static> Seeds<D, C> {
     }
 
     /// The seed of the next lane, which `waker` wakes. The last one writes the start into the log:
-    /// `wait` passes the time until it is durable.
+    /// `wait` passes the time until it is durable, or gives up with `false`.
     ///
     /// # Errors
     /// The log takes no more lanes, or cannot write.
-    pub(crate) fn next(&mut self, waker: LaneWaker, wait: &mut dyn FnMut()) -> io::Result<Seed<D>> {
+    pub(crate) fn next(
+        &mut self,
+        waker: LaneWaker,
+        wait: &mut dyn FnMut() -> bool,
+    ) -> io::Result<Seed<D>> {
         let shard = self.shards.pop_front();
         let (state, index) = shard.ok_or_else(|| io::Error::other("more lanes than shards"))?;
         let lane = LaneIndex(self.next);
@@ -91,7 +95,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Seeds<D, C> {
         log: &Arc<Log<D>>,
         waker: LaneWaker,
         log_clock: &mut LogClock,
-        wait: &mut dyn FnMut(),
+        wait: &mut dyn FnMut() -> bool,
     ) -> io::Result<(Producer<D>, TailCursor)> {
         let notify = match waker.eventfd() {
             Some(fd) => Some(Arc::new(fd.try_clone_to_owned()?)),

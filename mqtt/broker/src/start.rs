@@ -252,14 +252,14 @@ fn rebuild_index(states: &[State], seed: HashSeed) -> Index {
 }
 
 /// The first record of a start: durable before the first listener is open. It is applied by the
-/// lanes, whose tails were made before.
+/// lanes, whose tails were made before. `wait` passes the time, or gives up with `false`.
 pub(crate) fn begin<D: Disk>(
     log: &Log<D>,
     producer: &mut zzq_wal::Producer<D>,
     lanes: u16,
     log_clock: &mut LogClock,
     clock: &mut dyn Clock,
-    wait: &mut dyn FnMut(),
+    wait: &mut dyn FnMut() -> bool,
 ) -> Result<(), String> {
     let record = Record::Start(Start { jump: true });
     let lanes = u64::MAX >> (64 - u32::from(lanes));
@@ -276,8 +276,8 @@ pub(crate) fn begin<D: Disk>(
         if let Status::ReadOnly(fault) = log.status() {
             return Err(fault);
         }
-        if !producer.wants(handed) {
-            wait();
+        if !producer.wants(handed) && !wait() {
+            return Err("the start was given up".into());
         }
     }
 }

@@ -105,7 +105,7 @@ pub(crate) struct Shell<D: Disk> {
     now_ms: u64,
     ticked: Option<Millis>,
     journal: Journal<D>,
-    state: State,
+    pub(crate) state: State,
     index: Index,
     router: Router,
     overlay: Overlay,
@@ -147,7 +147,7 @@ pub(crate) struct Shell<D: Disk> {
     forgettable: Vec<SessionNumber>,
     given_on: FxHashMap<Orphan, Handed>,
     /// How far the tail was followed.
-    followed: Lsn,
+    pub(crate) followed: Lsn,
     applied: Handed,
     committed: Handed,
     gathered: Gathered,

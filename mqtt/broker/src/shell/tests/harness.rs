@@ -3,7 +3,6 @@
 //! packets and show what they got as lines.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,10 +11,9 @@ use zzq_codec::{
     Ack, AckKind, Connect, Decoder, Delivery, Disconnect, Encoder, Limits as PacketLimits, Packet,
     Publish, Subscribe, SubscriptionsBuf, Unsubscribe, Will,
 };
-use zzq_engine::HashSeed;
-use zzq_lanes::driver::mem::{MemDriver, MemPeer};
-use zzq_lanes::driver::{Driver, Rest};
-use zzq_lanes::{Lane, LaneWaker, Limits as LaneLimits, group};
+use zzq_lanes::LaneWaker;
+use zzq_lanes::driver::Rest;
+use zzq_lanes::driver::mem::MemPeer;
 use zzq_types::{
     PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
     SubscribeOptions, TopicName,
@@ -24,12 +22,9 @@ use zzq_wal::sim_disk::{Fault, SimDisk, Survival};
 use zzq_wal::{Log, Options as LogOptions};
 
 use crate::clock::{Clock, Reading};
-use crate::fetch::{self, Library};
 use crate::options::BrokerOptions;
-use crate::seeds::Seeds;
-use crate::shared::Shared;
 use crate::shell::Shell;
-use crate::start;
+use crate::stepped::{Stepped, SteppedOptions};
 
 /// When wall clocks of these tests begin.
 const WALL_MS: u64 = 1_700_000_000_000;
@@ -80,54 +75,43 @@ impl Setup {
 pub(super) struct World {
     pub(super) disk: SimDisk,
     pub(super) setup: Setup,
-    log: Log<SimDisk>,
-    library: Library<SimDisk>,
-    lanes: Vec<Lane<Shell<SimDisk>, MemDriver>>,
+    broker: Stepped<SimDisk, TestClock>,
     clock: TestClock,
     accepting: usize,
 }
 
 impl World {
-    fn start(setup: Setup, disk: SimDisk, mut clock: TestClock) -> Self {
-        let path = Path::new("simulated");
-        let seed = HashSeed(1, 2);
-        let options = small(&disk, setup.group_size);
-        let ground = start::open_log(disk.clone(), options, path, setup.lanes, seed, &mut clock);
-        let mut ground = ground.unwrap();
-        let log = ground.log.take().unwrap().log;
-        let (fetcher, library) = fetch::library(log.clone());
-        let shared = Arc::new(Shared::new(setup.options.clone(), setup.lanes));
-        let way = Some((Arc::new(log.clone()), fetcher));
-        let mut seeds = Seeds::new(shared, ground, way, clock.clone(), 7);
-        let wakers: Vec<_> = (0..setup.lanes).map(|_| LaneWaker::flag_only()).collect();
-        let helped = log.clone();
-        let mut wait = || assert!(helped.helper_step(0), "the start waits for nothing");
-        let lanes = group(&wakers, LaneLimits::default()).into_iter().map(|parts| {
-            let waker = wakers[parts.lane().index()].clone();
-            let seed = seeds.next(waker, &mut wait).unwrap();
-            Lane::new(parts, Shell::new(seed), MemDriver::default())
-        });
-        let lanes = lanes.collect();
-        // What a lane's eventfd does elsewhere.
+    fn start(setup: Setup, disk: SimDisk, clock: TestClock) -> Self {
+        let options = SteppedOptions {
+            lanes: setup.lanes,
+            broker: setup.options.clone(),
+            log: small(&disk, setup.group_size),
+            random: 7,
+        };
+        let mut wait = |log: &Log<SimDisk>| {
+            assert!(log.helper_step(0), "the start waits for nothing");
+            true
+        };
+        let broker = Stepped::start(disk.clone(), options, clock.clone(), &mut wait).unwrap();
+        let wakers = broker.wakers();
         disk.on_completion(move |_| wakers.iter().for_each(LaneWaker::wake));
-        let mut world = Self { disk, setup, log, library, lanes, clock, accepting: 0 };
+        let mut world = Self { disk, setup, broker, clock, accepting: 0 };
         world.pass(0);
         world
     }
 
     /// Turns until nobody has anything to do.
     pub(super) fn settle(&mut self) {
+        let lanes = 0..self.broker.lanes();
         for _ in 0..10_000 {
-            for lane in &mut self.lanes {
-                lane.turn();
+            for lane in lanes.clone() {
+                self.broker.turn(lane);
             }
-            let mut busy = self.log.helper_step(self.clock.now());
-            while self.library.step() {
+            let mut busy = self.broker.helper_step();
+            while self.broker.reader_step() {
                 busy = true;
             }
-            let rests =
-                |lane: &Lane<_, MemDriver>| lane.rest() != Rest::Now && !lane.driver().has_events();
-            if !busy && self.lanes.iter().all(rests) {
+            if !busy && lanes.clone().all(|lane| self.broker.rest(lane) != Rest::Now) {
                 return;
             }
         }
@@ -139,16 +123,12 @@ impl World {
         self.settle();
         let end = self.clock.now() + millis;
         while self.clock.now() < end {
-            let due = self.lanes.iter().filter_map(|lane| match lane.rest() {
+            let due = (0..self.broker.lanes()).filter_map(|lane| match self.broker.rest(lane) {
                 Rest::Until(at) => Some(at.0),
                 Rest::Now | Rest::Forever => None,
             });
             let next = due.min().unwrap_or(end).clamp(self.clock.now() + 1, end);
             self.clock.0.store(next, Ordering::Relaxed);
-            for lane in &mut self.lanes {
-                let now = lane.driver_mut().now();
-                lane.driver_mut().set_now(now + Duration::from_millis(next - now.0));
-            }
             self.settle();
         }
     }
@@ -180,13 +160,12 @@ impl World {
 
     /// Whether nothing waits for a client.
     pub(super) fn owes_nothing(&self, client: &str) -> bool {
-        let shells = self.lanes.iter().map(Lane::handler);
-        let sessions = shells.filter_map(|shell| shell.state.session_of(client));
+        let states = (0..self.broker.lanes()).map(|lane| self.broker.state(lane));
+        let sessions = states.filter_map(|state| state.session_of(client));
         sessions.map(|session| session.queue().is_empty()).eq([true])
     }
 
     fn start_over(setup: Setup, clock: TestClock, disk: SimDisk) -> Self {
-        // The drivers begin anew.
         clock.0.fetch_add(1, Ordering::Relaxed);
         let mut world = Self::start(setup, disk, clock);
         world.settle();
@@ -194,20 +173,19 @@ impl World {
     }
 
     pub(super) fn is_read_only(&self) -> bool {
-        self.log.is_read_only()
+        self.broker.log().is_read_only()
     }
 
     /// The shell of a lane, to look into.
     pub(super) fn shell(&self, lane: usize) -> &Shell<SimDisk> {
-        self.lanes[lane].handler()
+        self.broker.shell(lane)
     }
 
     /// A connection on which nothing was sent; lanes accept in turn.
     pub(super) fn open(&mut self) -> Client {
-        let lanes = self.lanes.len();
-        let lane = &mut self.lanes[self.accepting % lanes];
+        let lane = self.accepting % self.broker.lanes();
         self.accepting += 1;
-        Client::new(lane.driver_mut().connect(), self.setup.version)
+        Client::new(self.broker.connect(lane), self.setup.version)
     }
 
     /// A connection that has sent its CONNECT.
