@@ -22,9 +22,12 @@ use tracing::{
 use wire::{PATIENCE, assert_echo, server};
 use zzq_lanes::BindOptions;
 
+/// The lines, and what is told of each new one.
+type Kept = (Mutex<Vec<(Level, String)>>, Condvar);
+
 /// Keeps the messages of this crate's log lines.
 #[derive(Clone, Default)]
-struct Lines(Arc<(Mutex<Vec<(Level, String)>>, Condvar)>);
+struct Lines(Arc<Kept>);
 
 impl Lines {
     /// The lines so far, at least `count` of them: the last connection is served before the
