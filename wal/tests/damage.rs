@@ -156,10 +156,13 @@ fn damage_in_an_older_segment_is_found_at_any_depth() {
     for segment in &used[..used.len() - 1] {
         let places = groups(&whole, &segment.file);
         for group in [0, places.len() / 2, places.len() - 2] {
-            let disk = whole.restart();
-            disk.flip(&segment.file, places[group] as u64 + 200, 1).unwrap();
-            let damage = damage(&disk);
-            assert_eq!((&damage.file, damage.offset), (&segment.file, places[group] as u64));
+            // In its header, which is all that says that there was a group, and in its body.
+            for at in [40, 200] {
+                let disk = whole.restart();
+                disk.flip(&segment.file, places[group] as u64 + at, 1).unwrap();
+                let damage = damage(&disk);
+                assert_eq!((&damage.file, damage.offset), (&segment.file, places[group] as u64));
+            }
         }
     }
     // A segment that is not there at all.

@@ -433,12 +433,34 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             return Ok(torn);
         }
         let reason = "no intact group that follows the one before".to_owned();
-        // Where the first segment is full, it is the beginning of the next one that is bad.
-        let place = match rest.get(1) {
-            Some(next) if ends_in == Some(1) => (next.name(), GROUPS_AT),
+        let place = match rest {
+            [full, next, ..] if ends_in != Some(0) && self.is_whole(full, next, ends_in)? => {
+                (next.name(), GROUPS_AT)
+            }
             _ => (rest[0].name(), offset),
         };
         Err(OpenError::Damage(self.proof.damage(&self.last, place, reason)))
+    }
+
+    /// Whether no group of `segment` is missing, so that it is the beginning of `next` that is bad.
+    /// `ends_in` is the segment, counted from this one, where a later group was seen first.
+    fn is_whole(
+        &self,
+        segment: &FoundSegment<F>,
+        next: &FoundSegment<F>,
+        ends_in: Option<usize>,
+    ) -> Result<bool, OpenError> {
+        if next.header.beginning == Beginning::Break {
+            return Ok(false);
+        }
+        if let Some(closing) = read_closing(segment)? {
+            return Ok(closing.last.group == self.last.group);
+        }
+        let mut first = None;
+        let mut scan = Scan::new(next.file.clone(), &next.header, GROUPS_AT, 2 * GROUPS_AT);
+        let failed = OpenError::disk(format!("reading {}", next.name()));
+        scan.remains(|header| first = Some(header.number)).map_err(failed)?;
+        Ok(first.map_or(ends_in == Some(1), |number| number == self.last.group + 1))
     }
 }
 
