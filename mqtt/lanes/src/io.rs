@@ -62,8 +62,8 @@ impl<H: Handler> LaneIo<'_, H> {
             core.dirty.push(conn);
         }
         let start = state.output.tail(&mut core.pool).len();
-        let (totals, urgent) = (&mut core.totals, &mut core.urgent);
-        Some(Output { id: conn, conn: state, totals, urgent, start })
+        let Core { totals, counters, urgent, .. } = core;
+        Some(Output { id: conn, conn: state, totals, counters, urgent, start })
     }
 
     /// Appends `bytes` to the output of `conn`. False: it is absent.
@@ -84,7 +84,7 @@ impl<H: Handler> LaneIo<'_, H> {
         state.output.push_shared(bytes);
         let after = state.output.queued();
         let urgent = before < URGENT && after >= URGENT && !state.flags.has(Flags::BLOCKED);
-        core.totals.output += after - before;
+        note_queued(&mut core.totals, &mut core.counters, after - before);
         if urgent {
             core.urgent.push(conn);
         }
@@ -218,6 +218,7 @@ pub struct Output<'a> {
     id: ConnId,
     conn: &'a mut Conn,
     totals: &'a mut BufferTotals,
+    counters: &'a mut Counters,
     urgent: &'a mut Vec<ConnId>,
     start: usize,
 }
@@ -254,10 +255,16 @@ impl Drop for Output<'_> {
         let length = self.conn.output.tail_ref().len();
         assert!(length >= self.start, "output of {} was cut by its handler", self.id);
         self.conn.output.appended(length - self.start);
-        self.totals.output += length - self.start;
+        note_queued(self.totals, self.counters, length - self.start);
         let crossed = before < URGENT && self.conn.output.queued() >= URGENT;
         if crossed && !self.conn.flags.has(Flags::BLOCKED) {
             self.urgent.push(self.id);
         }
     }
+}
+
+/// The handler has queued output: the one place where it is counted.
+fn note_queued(totals: &mut BufferTotals, counters: &mut Counters, bytes: usize) {
+    totals.output += bytes;
+    counters.bytes_queued += bytes as u64;
 }

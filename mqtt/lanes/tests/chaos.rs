@@ -211,6 +211,7 @@ impl World {
         }
         assert!(self.peers.iter().all(|peer| peer.mem.as_ref().unwrap().is_closed()));
         let (mut came, mut left) = (0, 0);
+        let (mut queued, mut gone) = (0, 0);
         for lane in &self.lanes {
             let mut open: BTreeMap<ConnId, usize> = BTreeMap::new();
             for (conn, told) in &lane.handler().told {
@@ -226,8 +227,11 @@ impl World {
             assert_eq!(open.len() as u64, counters.departed, "the others were told of their end");
             came += counters.adopted;
             left += counters.departed;
+            queued += counters.bytes_queued;
+            gone += counters.bytes_out + counters.dropped_output;
         }
         assert_eq!(came, left);
+        assert_eq!(queued, gone, "what was queued was sent or is counted as dropped");
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Counters {
     pub reads: u64,
     /// Bytes read.
     pub bytes_in: u64,
+    /// Bytes queued for sending, payloads by reference included.
+    pub bytes_queued: u64,
     /// Writes asked of the driver.
     pub writes: u64,
     /// Bytes the driver took.
