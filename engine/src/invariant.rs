@@ -83,6 +83,10 @@ pub fn check(state: &State) -> Result<(), Violation> {
     for (topic, _) in state.retained.iter_from(&RetainedCursor::START) {
         require(state.owns_topic(topic), "a topic is in its shard", || topic.to_owned())?;
     }
+    let queued: usize = state.sessions().map(|session| session.queue.len()).sum();
+    require(queued == state.queued, "what waits is counted", || {
+        format!("{queued} messages are counted as {}", state.queued)
+    })?;
     let deadlines = recompute(state);
     require(deadlines == state.deadlines, "what is due is indexed", || {
         format!("{deadlines:?} is indexed as {:?}", state.deadlines)

@@ -35,6 +35,8 @@ pub struct State {
     pub(crate) retained: RetainedStore,
     pub(crate) facts: Facts,
     pub(crate) deadlines: Deadlines,
+    /// Messages in the queues of all sessions.
+    pub(crate) queued: usize,
     pub(crate) applied: Lsn,
     /// One above the highest session number that was opened here.
     pub(crate) next_session: u64,
@@ -53,6 +55,7 @@ impl State {
             retained: RetainedStore::new(),
             facts: Facts::default(),
             deadlines: Deadlines::default(),
+            queued: 0,
             applied: Lsn::ZERO,
             next_session: 1,
             counters: Counters::default(),
@@ -184,6 +187,11 @@ impl State {
         session.map_or_else(Vec::new, |session| session.queue.expired(now_ms, sent))
     }
 
+    /// How many messages the queues of all sessions hold.
+    pub const fn queued(&self) -> usize {
+        self.queued
+    }
+
     /// How many references the state holds to the messages of each record. For checks.
     pub fn references(&self) -> BTreeMap<Lsn, u64> {
         let mut references = BTreeMap::new();
@@ -214,8 +222,9 @@ impl State {
         change: impl FnOnce(&mut Session, &mut Counters) -> R,
     ) -> Option<R> {
         let session = self.sessions.get_mut(&number)?;
-        let before = session.timers();
+        let (before, waited) = (session.timers(), session.queue.len());
         let result = change(session, &mut self.counters);
+        self.queued = self.queued - waited + session.queue.len();
         self.deadlines.change(number, before, session.timers());
         Some(result)
     }
@@ -223,6 +232,7 @@ impl State {
     /// Puts a session in and counts its number.
     pub(crate) fn insert(&mut self, session: Session) {
         let number = session.number;
+        self.queued += session.queue.len();
         self.next_session = self.next_session.max(number.get().saturating_add(1));
         self.deadlines.change(number, Timers::default(), session.timers());
         self.clients.insert(Arc::clone(&session.client), number);
@@ -233,6 +243,7 @@ impl State {
     pub(crate) fn take_out(&mut self, number: SessionNumber) -> Option<Session> {
         let session = *self.sessions.remove(&number)?;
         self.clients.remove(&session.client);
+        self.queued -= session.queue.len();
         self.deadlines.change(number, session.timers(), Timers::default());
         Some(session)
     }
