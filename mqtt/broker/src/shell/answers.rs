@@ -123,7 +123,7 @@ impl<D: Disk> Shell<D> {
         let Some(link) = self.links.up_mut(conn) else { return };
         link.out.numbers.released(number);
         if let Some(id) = number.packet_id() {
-            self.write_ack(io, conn, AckKind::PubRel, &Ack::success(id));
+            self.write_ack(io, conn, AckKind::PubRel, Ack::success(id));
         }
     }
 
@@ -146,14 +146,6 @@ impl<D: Disk> Shell<D> {
         {
             link.inbound = link.inbound.saturating_sub(1);
         }
-        let encoder = link.encoder;
-        let Some(mut output) = io.output(conn) else { return };
-        // Before MQTT 5 there is no way to say anything but success.
-        let reason = if encoder.version.is_v5() { reason } else { ReasonCode::Success };
-        let start = output.len();
-        let written = encoder.ack(kind, &Ack::with_reason(id, reason), &mut output);
-        assert!(written.is_ok(), "an acknowledgement of four bytes always fits: {written:?}");
-        self.counts.packets_out += 1;
-        self.counts.bytes_out += (output.len() - start) as u64;
+        self.write_ack(io, conn, kind, Ack::with_reason(id, reason));
     }
 }

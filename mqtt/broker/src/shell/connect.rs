@@ -16,6 +16,7 @@ use super::answers::Answer;
 use super::journal::How;
 use super::link::Phase;
 use super::notes::Carried;
+use super::packet_out::write_packet;
 use super::{Flow, Io, SILENCE, Shell};
 use crate::options::Limits;
 
@@ -161,7 +162,7 @@ impl<D: Disk> Shell<D> {
             self.opening.insert(client.into(), conn);
         }
         self.agree(conn, connect, encoder, client, session, record_logged, terms);
-        let ack = self.conn_ack(connect, terms, client, present);
+        let ack = self.conn_ack(connect, encoder, terms, client, present);
         if let Some(link) = self.links.get_mut(conn) {
             link.phase = Phase::Opening;
             link.conn_ack = ack;
@@ -259,8 +260,7 @@ impl<D: Disk> Shell<D> {
         }
         let before = self.up.insert(session, conn);
         assert!(before.is_none(), "a session has one connection");
-        io.write(conn, &ack);
-        self.counts.packets_out += 1;
+        write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&ack));
         self.announce_flags(io, session);
         io.resume(conn);
         self.pump_conn(io, conn);
@@ -276,6 +276,7 @@ impl<D: Disk> Shell<D> {
     fn conn_ack(
         &self,
         connect: &Connect<'_>,
+        encoder: Encoder,
         terms: Terms,
         client: &str,
         present: bool,
@@ -307,7 +308,6 @@ impl<D: Disk> Shell<D> {
         }
         let mut bytes = Vec::new();
         // The client's own limit may be too small for what we say: it gets the bare answer then.
-        let encoder = Encoder::for_client(connect);
         for block in [properties.as_properties(), Properties::EMPTY] {
             let ack = ConnAck::accepted(present, block);
             if encoder.conn_ack(&ack, &mut bytes).is_ok() {

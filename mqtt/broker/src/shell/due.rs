@@ -96,8 +96,9 @@ impl<D: Disk> Shell<D> {
                 let count: u64 = ranges.iter().map(|r| r.last.get() - r.first.get() + 1).sum();
                 let mut sets = RangeSetsBuf::new();
                 sets.push_ranges(*session, Closing::Expired, ranges);
-                self.counts.expired += count;
-                self.expire(io, &sets, &ExpiredTopicsBuf::new())
+                let put = self.expire(io, &sets, &ExpiredTopicsBuf::new());
+                self.counts.expired += if put { count } else { 0 };
+                put
             }
             Due::Retained { topic } => {
                 let Ok(name) = TopicName::new(topic) else { return true };

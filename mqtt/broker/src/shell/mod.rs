@@ -21,6 +21,7 @@ mod link;
 mod links;
 mod message;
 mod notes;
+mod packet_out;
 mod packets;
 mod publish;
 mod pump;
@@ -393,7 +394,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.go_on_crowded(io);
         // They may have waited for what was followed just now.
         self.answer_queries(io);
-        self.publish_counts();
+        self.publish_counts(io);
         self.next_turn(io, again)
     }
 
@@ -463,12 +464,18 @@ impl<D: Disk> Shell<D> {
         [log, due, sys].into_iter().flatten().min()
     }
 
-    fn publish_counts(&mut self) {
+    fn publish_counts(&mut self, io: &Io<'_, D>) {
+        let lane = io.counters();
+        self.counts.bytes_in = lane.bytes_in;
+        self.counts.bytes_out = lane.bytes_queued;
         self.counts.connections = self.links.len() as u64;
         self.counts.clients = self.up.len() as u64;
         self.counts.sessions = self.state.session_count() as u64;
         self.counts.retained = self.state.retained().len() as u64;
-        self.counts.subscriptions = self.index.subscriptions() as u64 / u64::from(self.lanes);
+        self.counts.queued = self.state.queued() as u64;
+        // Each lane knows all of them: one tells.
+        let tells = self.lane.0 == 0;
+        self.counts.subscriptions = if tells { self.index.subscriptions() as u64 } else { 0 };
         self.shared.metrics[self.lane.index()].publish(&self.counts);
     }
 

@@ -8,6 +8,7 @@ use zzq_types::ReasonCode;
 use zzq_wal::disk::Disk;
 
 use super::link::Phase;
+use super::packet_out::{write_ack, write_packet};
 use super::{Flow, Io, SILENCE, Shell};
 
 impl<D: Disk> Shell<D> {
@@ -46,21 +47,19 @@ impl<D: Disk> Shell<D> {
             match self.packet(io, conn, &packet) {
                 Flow::Next => {}
                 Flow::Again => break,
-                Flow::End => return input.len(),
+                Flow::End => {
+                    self.counts.packets_in += 1;
+                    return input.len();
+                }
             }
             previous = match packet {
                 Packet::Publish(publish) if publish.topic.is_some() => Some(publish),
                 _ => None,
             };
             used += size;
-            self.count_packet(size);
+            self.counts.packets_in += 1;
         }
         used
-    }
-
-    fn count_packet(&mut self, size: usize) {
-        self.counts.packets_in += 1;
-        self.counts.bytes_in += size as u64;
     }
 
     fn packet(&mut self, io: &mut Io<'_, D>, conn: ConnId, packet: &Packet<'_>) -> Flow {
@@ -90,8 +89,7 @@ impl<D: Disk> Shell<D> {
     //= MQTT311-3.12.4-1
     //= MQTT5-3.12.4-1
     fn ping(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> Flow {
-        io.write(conn, &[0xD0, 0x00]);
-        self.counts.packets_out += 1;
+        write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&[0xD0, 0x00]));
         Flow::Next
     }
 
@@ -108,9 +106,7 @@ impl<D: Disk> Shell<D> {
         if link.phase != Phase::Up && matches!(answer, LastWord::Disconnect(_)) {
             answer = LastWord::Close;
         }
-        if let Some(mut output) = io.output(conn) {
-            answer.encode(&mut output);
-        }
+        write_packet(io, &mut self.counts, conn, |output| answer.encode(output));
         self.lost(io, conn, "it broke the protocol");
         io.close(conn, Close::AfterFlush);
     }
@@ -145,10 +141,10 @@ impl<D: Disk> Shell<D> {
         }
         if link.phase == Phase::Up && link.encoder.version.is_v5() {
             let encoder = link.encoder;
-            if let Some(mut output) = io.output(conn) {
-                let written = encoder.disconnect(&Disconnect::with_reason(reason), &mut output);
+            write_packet(io, &mut self.counts, conn, |output| {
+                let written = encoder.disconnect(&Disconnect::with_reason(reason), output);
                 assert!(written.is_ok(), "a DISCONNECT of four bytes always fits: {written:?}");
-            }
+            });
         }
         self.lost(io, conn, why);
         io.close(conn, Close::AfterFlush);
@@ -175,10 +171,10 @@ impl<D: Disk> Shell<D> {
             tracing::info!(peer = %link.peer, %reason, why, "CONNECT refused");
             link.phase = Phase::Leaving;
         }
-        if let Some(mut output) = io.output(conn) {
+        write_packet(io, &mut self.counts, conn, |output| {
             // MQTT 3 has no return code for some reasons: it is closed without a word.
-            let _ = encoder.conn_ack(&ConnAck::refused(reason), &mut output);
-        }
+            let _ = encoder.conn_ack(&ConnAck::refused(reason), output);
+        });
         io.close(conn, Close::AfterFlush);
         Flow::End
     }
@@ -217,14 +213,10 @@ impl<D: Disk> Shell<D> {
         io: &mut Io<'_, D>,
         conn: ConnId,
         kind: AckKind,
-        ack: &Ack<'_>,
+        ack: Ack<'_>,
     ) {
         let Some(link) = self.links.up_mut(conn) else { return };
-        let encoder = link.encoder;
-        let Some(mut output) = io.output(conn) else { return };
-        let written = encoder.ack(kind, ack, &mut output);
-        assert!(written.is_ok(), "an acknowledgement of four bytes always fits: {written:?}");
-        self.counts.packets_out += 1;
+        write_ack(io, &mut self.counts, conn, link.encoder, kind, ack);
     }
 }
 

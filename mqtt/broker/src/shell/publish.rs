@@ -55,6 +55,8 @@ impl<D: Disk> Shell<D> {
         let flow = self.publish_as(io, conn, publish, &mut topic, &mut properties);
         self.topic = topic;
         self.properties = properties;
+        // One that is offered again counts when it is done with.
+        self.counts.publishes_in += u64::from(flow != Flow::Again);
         flow
     }
 
@@ -86,7 +88,6 @@ impl<D: Disk> Shell<D> {
             }
         };
         let properties = forward(publish.properties, forwarded);
-        self.counts.publishes_in += 1;
         if let Delivery::ExactlyOnce(id) = publish.delivery
             && self.is_open(session, id)
         {

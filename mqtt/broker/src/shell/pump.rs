@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use super::journal::Journal;
 use super::link::{Link, Waits};
 use super::message::{Message, Store};
+use super::packet_out::write_ack;
 use super::wire::{Content, Ids, Manner, Unsent, Wire};
 use super::{Io, Shell};
 use crate::metrics::Counts;
@@ -205,11 +206,11 @@ impl Outlet<'_> {
         outgoing: &Outgoing,
         id: PacketId,
     ) -> Option<Stop> {
-        let Some(mut output) = io.output(self.conn) else { return Some(Stop::Idle) };
-        let written = self.link.encoder.ack(AckKind::PubRel, &Ack::success(id), &mut output);
-        assert!(written.is_ok(), "an acknowledgement of four bytes always fits: {written:?}");
+        let (encoder, ack) = (self.link.encoder, Ack::success(id));
+        if !write_ack(io, self.counts, self.conn, encoder, AckKind::PubRel, ack) {
+            return Some(Stop::Idle);
+        }
         self.link.out.numbers.sent(outgoing);
-        self.counts.packets_out += 1;
         None
     }
 
@@ -241,7 +242,7 @@ impl Outlet<'_> {
         self.counts.sent(sent);
         let out = &mut self.link.out;
         match sent {
-            Ok(_) => out.numbers.sent(outgoing),
+            Ok(()) => out.numbers.sent(outgoing),
             Err(Unsent::TooLarge) => {
                 // As if it had been sent and answered.
                 //= MQTT5-3.1.2-25

@@ -120,13 +120,9 @@ impl<D: Disk> Shell<D> {
         if session.is_some_and(|session| link.out.numbers.comes_again(session.queue(), id)) {
             return;
         }
-        // MQTT 3 has no reason code: a plain PUBREL completes the handshake of a lost PUBCOMP.
-        let reason = if link.encoder.version.is_v5() {
-            ReasonCode::PacketIdentifierNotFound
-        } else {
-            ReasonCode::Success
-        };
-        self.write_ack(io, conn, AckKind::PubRel, &Ack::with_reason(id, reason));
+        // Without its reason, in MQTT 3, it completes the handshake of a lost PUBCOMP.
+        let ack = Ack::with_reason(id, ReasonCode::PacketIdentifierNotFound);
+        self.write_ack(io, conn, AckKind::PubRel, ack);
     }
 
     /// The client has a message for good.

@@ -18,6 +18,7 @@ use super::changes::Then;
 use super::journal::{How, Journal};
 use super::message::Message;
 use super::notes::Note;
+use super::packet_out::write_packet;
 use super::wire::Ids;
 use super::{Io, Shell};
 
@@ -182,8 +183,8 @@ impl<D: Disk> Shell<D> {
     fn write_sub_ack(&mut self, io: &mut Io<'_, D>, sub_ack: u64) {
         let Some(wait) = self.sub_acks.waiting.remove(&sub_ack) else { return };
         if self.links.up_mut(wait.conn).is_some() {
-            io.write(wait.conn, &wait.packet);
-            self.counts.packets_out += 1;
+            let packet = &wait.packet;
+            write_packet(io, &mut self.counts, wait.conn, |out| out.extend_from_slice(packet));
         }
         // The other wishes of its packet go on.
         io.turn_again();

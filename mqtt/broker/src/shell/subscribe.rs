@@ -17,6 +17,7 @@ use zzq_wal::disk::Disk;
 use super::changes::Then;
 use super::journal::How;
 use super::notes::{Note, Taken};
+use super::packet_out::write_packet;
 use super::retained::Wish;
 use super::{Flow, Io, Shell};
 
@@ -73,8 +74,7 @@ impl<D: Disk> Shell<D> {
         let taken = self.taken(session, &granted, id);
         let packet = self.sub_ack(conn, subscribe, &codes);
         if granted.is_empty() {
-            io.write(conn, &packet);
-            self.counts.packets_out += 1;
+            write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&packet));
             return Flow::Next;
         }
         for one in &granted {

@@ -19,7 +19,7 @@ impl<D: Disk> Shell<D> {
             return;
         }
         self.sys_due = io.now() + interval;
-        self.publish_counts();
+        self.publish_counts(io);
         let store = self.journal.marks().map(|(durable, appended)| StoreStatus {
             durable: durable.get(),
             appended: appended.get(),

@@ -103,12 +103,11 @@ pub(crate) enum Unsent {
 
 impl Counts {
     /// Counts a message that went out, or did not.
-    pub(super) fn sent(&mut self, sent: Result<usize, Unsent>) {
+    pub(super) fn sent(&mut self, sent: Result<(), Unsent>) {
         match sent {
-            Ok(bytes) => {
+            Ok(()) => {
                 self.publishes_out += 1;
                 self.packets_out += 1;
-                self.bytes_out += bytes as u64;
             }
             Err(Unsent::TooLarge) => self.dropped_large += 1,
             Err(Unsent::Gone) => {}
@@ -158,7 +157,7 @@ impl Wire {
         content: Content<'_>,
         manner: Manner<'_>,
         now_ms: u64,
-    ) -> Result<usize, Unsent> {
+    ) -> Result<(), Unsent> {
         let plain = self.many && manner.ids.is_empty() && !manner.dup;
         if !plain || (content.expires_ms.is_some() && encoder.version.is_v5()) {
             return self.send(io, conn, encoder, content, manner, now_ms);
@@ -178,7 +177,7 @@ impl Wire {
         if let Some(payload) = &self.shared {
             io.write_ref(conn, payload.clone());
         }
-        Ok(form.place.total_len)
+        Ok(())
     }
 
     /// The place of the form that fits, made if it is not there yet.
@@ -223,8 +222,7 @@ impl Wire {
         Ok(self.used - 1)
     }
 
-    /// Writes a message to its only receiver, or to one that gets a form of its own. Returns the
-    /// bytes that were written.
+    /// Writes a message to its only receiver, or to one that gets a form of its own.
     //= MQTT5-3.3.4-3
     //= MQTT5-3.3.4-4
     pub(crate) fn send<H: Handler>(
@@ -235,7 +233,7 @@ impl Wire {
         content: Content<'_>,
         manner: Manner<'_>,
         now_ms: u64,
-    ) -> Result<usize, Unsent> {
+    ) -> Result<(), Unsent> {
         self.extra.clear();
         manner.ids.put(&mut self.extra);
         let properties = match content.expires_ms {
@@ -260,7 +258,7 @@ impl Wire {
             place.set_packet_id(&mut output[start..], id);
         }
         output.extend_from_slice(content.payload);
-        Ok(place.total_len)
+        Ok(())
     }
 }
 

@@ -311,18 +311,58 @@ pub(super) struct Client {
     output: Vec<u8>,
     gathers: bool,
     closed: bool,
+    /// What it has sent and seen so far.
+    pub(super) traffic: Traffic,
+}
+
+/// Packets and bytes, PUBLISHes among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Traffic {
+    pub(super) packets_out: u64,
+    pub(super) publishes_out: u64,
+    pub(super) bytes_out: u64,
+    pub(super) packets_in: u64,
+    pub(super) publishes_in: u64,
+    pub(super) bytes_in: u64,
+}
+
+impl Traffic {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.packets_out += other.packets_out;
+        self.publishes_out += other.publishes_out;
+        self.bytes_out += other.bytes_out;
+        self.packets_in += other.packets_in;
+        self.publishes_in += other.publishes_in;
+        self.bytes_in += other.bytes_in;
+    }
 }
 
 impl Client {
     fn new(peer: MemPeer, version: ProtocolVersion) -> Self {
-        Self { peer, version, input: Vec::new(), output: Vec::new(), gathers: false, closed: false }
+        Self {
+            peer,
+            version,
+            input: Vec::new(),
+            output: Vec::new(),
+            gathers: false,
+            closed: false,
+            traffic: Traffic::default(),
+        }
     }
 
     pub(super) fn send(&mut self, packet: &Packet<'_>) {
         Encoder::new(self.version).encode(packet, &mut self.output).unwrap();
+        self.traffic.packets_out += 1;
+        self.traffic.publishes_out += u64::from(matches!(packet, Packet::Publish(_)));
         if !self.gathers {
             self.flush();
         }
+    }
+
+    /// Sends what is no packet.
+    pub(super) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.output.extend_from_slice(bytes);
+        self.flush();
     }
 
     /// What is sent from now on goes together, with [`Client::flush`].
@@ -331,6 +371,7 @@ impl Client {
     }
 
     pub(super) fn flush(&mut self) {
+        self.traffic.bytes_out += self.output.len() as u64;
         self.peer.send(&std::mem::take(&mut self.output));
         self.gathers = false;
     }
@@ -415,11 +456,15 @@ impl Client {
 
     /// What has come since the last call, one line for each packet, and `closed` at its end.
     pub(super) fn got(&mut self) -> Vec<String> {
-        self.input.extend(self.peer.receive());
+        let received = self.peer.receive();
+        self.traffic.bytes_in += received.len() as u64;
+        self.input.extend(received);
         let decoder = Decoder::of_servers(self.version, PacketLimits::default());
         let (mut lines, mut used) = (Vec::new(), 0);
         while let Some((packet, size)) = decoder.decode(&self.input[used..]).unwrap() {
             lines.push(show(&packet));
+            self.traffic.packets_in += 1;
+            self.traffic.publishes_in += u64::from(matches!(packet, Packet::Publish(_)));
             used += size;
         }
         self.input.drain(..used);

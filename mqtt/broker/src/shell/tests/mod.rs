@@ -1,5 +1,6 @@
 //! The shell over a simulated disk and connections in memory: no threads, sockets or clocks.
 
+mod counts;
 mod crash;
 mod flood;
 mod harness;
