@@ -5,12 +5,10 @@
 //! over is remembered until then.
 
 use zzq_engine::record::{
-    Closing, Expire, ExpiredTopic, ExpiredTopicsBuf, LateDecision, LateItem, LateItemsBuf,
-    NumberRange, Orphan, RangeSetsBuf, SessionEnd,
+    Closing, ExpiredTopic, ExpiredTopics, ExpiredTopicsBuf, NumberRange, Orphan, RangeSetsBuf,
+    SessionEnd,
 };
-use zzq_engine::{
-    DecisionBuf, Due, Picked, QueueNumber, Record, SessionNumber, SubscriptionIdsBuf,
-};
+use zzq_engine::{DecisionBuf, Due, Picked, QueueNumber, Record, SessionNumber};
 use zzq_lanes::{Class, LaneIndex};
 use zzq_types::{Filter, Lsn, QoS, TopicName};
 use zzq_wal::disk::Disk;
@@ -19,6 +17,7 @@ use super::journal::How;
 use super::message::Message;
 use super::notes::{Note, Unlogged};
 use super::publish::{Handed, Outgoing};
+use super::put::Late;
 use super::wire::Content;
 use super::{Io, Shell};
 
@@ -96,7 +95,7 @@ impl<D: Disk> Shell<D> {
                 let count: u64 = ranges.iter().map(|r| r.last.get() - r.first.get() + 1).sum();
                 let mut sets = RangeSetsBuf::new();
                 sets.push_ranges(*session, Closing::Expired, ranges);
-                let put = self.expire(io, &sets, &ExpiredTopicsBuf::new());
+                let put = self.put_expire(io, &sets, ExpiredTopics::EMPTY, true);
                 self.counts.expired += if put { count } else { 0 };
                 put
             }
@@ -105,20 +104,9 @@ impl<D: Disk> Shell<D> {
                 let Some(retained) = self.state.retained().get(name) else { return true };
                 let mut topics = ExpiredTopicsBuf::new();
                 topics.push(&ExpiredTopic { topic: name, lsn: retained.lsn });
-                self.expire(io, &RangeSetsBuf::new(), &topics)
+                self.put_expire(io, &RangeSetsBuf::new(), topics.as_list(), true)
             }
         }
-    }
-
-    fn expire(
-        &mut self,
-        io: &mut Io<'_, D>,
-        sets: &RangeSetsBuf,
-        topics: &ExpiredTopicsBuf,
-    ) -> bool {
-        let record = Expire { sets: sets.as_list(), topics: topics.as_list() };
-        let how = How { waits: false, lanes: self.bit(), frees: true };
-        self.put(io, &Record::Expire(record), true, how)
     }
 
     /// Publishes a will that is due.
@@ -241,27 +229,19 @@ impl<D: Disk> Shell<D> {
         if !self.journal.is_log() && picked.lane != self.lane.0 {
             return self.give_on_across(io, from, orphan.lsn, picked);
         }
-        let mut ids = SubscriptionIdsBuf::new();
-        if let Some(id) = picked.id {
-            ids.push(id);
-        }
-        let qos = picked.qos.max(QoS::AtLeastOnce);
-        let mut items = LateItemsBuf::new();
-        items.push(&LateItem {
+        let late = Late {
             lsn: orphan.lsn,
-            qos,
+            qos: picked.qos.max(QoS::AtLeastOnce),
             retain: false,
             size: orphan.size,
             expires_ms: orphan.expires_ms,
-            pick: Some(picked.sub),
-            orphan: Some(from),
-            ids: ids.as_ids(),
-        });
-        let late = LateDecision { session: picked.session, items: items.as_list() };
+            moved: Some((picked.sub, from)),
+            id: picked.id,
+        };
         let how = How { waits: true, lanes: self.bit() | 1 << picked.lane, frees: true };
         // The lane's own reference: the message leaves one queue and enters another.
         self.store.refer(orphan.lsn);
-        let put = self.put(io, &Record::LateDecision(late), true, how);
+        let put = self.put_late(io, picked.session, late, true, how);
         self.store.release(orphan.lsn);
         if put && self.journal.is_log() {
             self.given_on.insert(from, self.journal.handed());
@@ -289,6 +269,6 @@ impl<D: Disk> Shell<D> {
         self.send_note(io, to, Note::Publish(Box::new(unlogged)), Class::Receipt);
         let mut sets = RangeSetsBuf::new();
         sets.push_ranges(from.session, Closing::Dropped, [NumberRange::one(from.number)]);
-        self.expire(io, &sets, &ExpiredTopicsBuf::new())
+        self.put_expire(io, &sets, ExpiredTopics::EMPTY, true)
     }
 }

@@ -25,6 +25,7 @@ mod packet_out;
 mod packets;
 mod publish;
 mod pump;
+mod put;
 mod ranges;
 mod receipts;
 mod retained;

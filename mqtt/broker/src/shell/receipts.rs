@@ -4,9 +4,7 @@
 //! next write; one of PUBREC is waited for by PUBREL.
 
 use zzq_codec::{Ack, AckKind};
-use zzq_engine::record::{
-    Closing, Expire, ExpiredTopics, NumberRange, RangeSetsBuf, Receipt, Release,
-};
+use zzq_engine::record::{Closing, ExpiredTopics, NumberRange, RangeSetsBuf, Receipt, Release};
 use zzq_engine::session::{Answered, Received};
 use zzq_engine::{QueueNumber, Record, SessionNumber};
 use zzq_lanes::ConnId;
@@ -226,9 +224,7 @@ impl<D: Disk> Shell<D> {
         }
         let mut sets = RangeSetsBuf::new();
         push_set(&mut sets, session, Closing::Expired, &link.out.fresh_expired);
-        let expire = Expire { sets: sets.as_list(), topics: ExpiredTopics::EMPTY };
-        let how = How { waits: false, lanes: self.bit(), frees: true };
-        let put = self.put(io, &Record::Expire(expire), logged, how);
+        let put = self.put_expire(io, &sets, ExpiredTopics::EMPTY, logged);
         if let Some(link) = self.links.get_mut(conn).filter(|_| put) {
             link.out.fresh_expired.clear();
         }

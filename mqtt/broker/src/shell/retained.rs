@@ -8,8 +8,7 @@
 use std::ops::ControlFlow;
 
 use rustc_hash::FxHashMap;
-use zzq_engine::record::{LateDecision, LateItem, LateItemsBuf};
-use zzq_engine::{DecisionBuf, Record, RetainedCursor, SessionNumber, SubscriptionIdsBuf};
+use zzq_engine::{DecisionBuf, Record, RetainedCursor, SessionNumber};
 use zzq_lanes::{Class, ConnId, LaneIndex};
 use zzq_types::{Lsn, QoS, SubscriptionId, TopicFilter};
 use zzq_wal::disk::Disk;
@@ -19,6 +18,7 @@ use super::journal::{How, Journal};
 use super::message::Message;
 use super::notes::Note;
 use super::packet_out::write_packet;
+use super::put::Late;
 use super::wire::Ids;
 use super::{Io, Shell};
 
@@ -435,24 +435,17 @@ impl<D: Disk> Shell<D> {
             // It is another lane's: here it gets a number of its own.
             return self.queue_copy(io, wish, message, qos);
         }
-        let mut ids = SubscriptionIdsBuf::new();
-        if let Some(id) = wish.id {
-            ids.push(id);
-        }
-        let mut items = LateItemsBuf::new();
-        items.push(&LateItem {
+        let late = Late {
             lsn: hit.lsn,
             qos,
             retain: true,
             size: hit.size,
             expires_ms: hit.expires_ms,
-            pick: None,
-            orphan: None,
-            ids: ids.as_ids(),
-        });
-        let late = LateDecision { session: wish.session, items: items.as_list() };
+            moved: None,
+            id: wish.id,
+        };
         let how = How { waits: true, lanes: self.bit(), frees: false };
-        self.put(io, &Record::LateDecision(late), logged, how)
+        self.put_late(io, wish.session, late, logged, how)
     }
 
     fn queue_copy(&mut self, io: &mut Io<'_, D>, wish: &Wish, message: &Message, qos: QoS) -> bool {

@@ -315,7 +315,7 @@ pub(super) struct Client {
     pub(super) traffic: Traffic,
 }
 
-/// Packets and bytes, PUBLISHes among them.
+/// Packets, messages among them, and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     pub(super) packets_out: u64,
