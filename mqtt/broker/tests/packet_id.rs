@@ -5,13 +5,7 @@ mod support;
 use std::collections::HashSet;
 
 use Version::{V4, V5};
-use support::{Broker, Client, Connect, Publish, Version, in_both_modes};
-
-fn ends(broker: &Broker, version: Version, digits: &str, codes: &[u8]) {
-    let mut client = Client::connect(broker, version, "faulty");
-    client.send_hex(digits);
-    client.expect_end(codes);
-}
+use support::{Client, Connect, Publish, Version, ends, in_both_modes};
 
 #[test]
 fn zero_is_no_identifier() {

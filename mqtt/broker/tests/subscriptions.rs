@@ -5,28 +5,9 @@ mod support;
 use std::collections::BTreeSet;
 
 use Version::{V3, V4, V5};
-use support::{Broker, Client, Connect, Publish, Version, in_both_modes, packet, text};
-
-/// The broker ends the connection of a client that sends this.
-fn ends(broker: &Broker, version: Version, digits: &str, codes: &[u8]) {
-    let mut client = Client::connect(broker, version, "faulty");
-    client.send_hex(digits);
-    client.expect_end(codes);
-}
-
-/// The payloads of the messages that arrive before `end`, which is published behind them.
-#[track_caller]
-fn payloads_up_to(client: &mut Client, end: &str) -> Vec<String> {
-    let mut payloads = Vec::new();
-    loop {
-        let message = client.expect_message();
-        client.acknowledge(&message);
-        if message.payload_text() == end {
-            return payloads;
-        }
-        payloads.push(message.payload_text().to_owned());
-    }
-}
+use support::{
+    Client, Connect, Publish, Version, ends, in_both_modes, packet, payloads_up_to, text,
+};
 
 #[test]
 fn each_filter_gets_its_code_in_order() {

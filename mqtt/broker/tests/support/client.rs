@@ -364,6 +364,28 @@ impl Client {
     }
 }
 
+/// The broker ends the connection of a client that sends this.
+#[track_caller]
+pub(crate) fn ends(broker: &Broker, version: Version, digits: &str, codes: &[u8]) {
+    let mut client = Client::connect(broker, version, "faulty");
+    client.send_hex(digits);
+    client.expect_end(codes);
+}
+
+/// The payloads of the messages that arrive before `end`, which is published behind them.
+#[track_caller]
+pub(crate) fn payloads_up_to(client: &mut Client, end: &str) -> Vec<String> {
+    let mut payloads = Vec::new();
+    loop {
+        let message = client.expect_message();
+        client.acknowledge(&message);
+        if message.payload_text() == end {
+            return payloads;
+        }
+        payloads.push(message.payload_text().to_owned());
+    }
+}
+
 /// The size of the whole packet at the start of `bytes`.
 fn frame(bytes: &[u8]) -> Option<usize> {
     let (len, size) = read_varint(bytes.get(1..)?)?;

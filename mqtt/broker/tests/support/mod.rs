@@ -17,7 +17,7 @@ mod random;
 mod wire;
 
 pub(crate) use broker::{Broker, in_both_modes, on_disk, run};
-pub(crate) use client::{Client, Received};
+pub(crate) use client::{Client, Received, ends, payloads_up_to};
 pub(crate) use connect::{Accepted, Connect};
 pub(crate) use random::Random;
 pub(crate) use wire::{Message, Property, Publish, Version, bytes, hex, packet, show, text};
