@@ -69,7 +69,8 @@ impl DirectoryLock {
     }
 }
 
-fn read_pid(file: &mut File) -> Option<u32> {
+/// Whom the file names.
+pub(super) fn read_pid(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     // A process id has ten digits at most; whatever else stands there is none.
     file.take(16).read_to_string(&mut text).ok()?;

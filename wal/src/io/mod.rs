@@ -14,8 +14,10 @@ mod file;
 mod file_disk;
 mod lock;
 mod pwrite;
+mod read_only;
 
 pub use buffer::IoBuffer;
 pub use file::OpenFile;
 pub use file_disk::{Backend, FileDisk, OpenError, UnknownBackend};
 pub use lock::{DirectoryLock, LockError};
+pub use read_only::{LockHolder, ReadOnlyDisk, ReadOnlyFile, lock_holder};
