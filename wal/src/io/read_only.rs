@@ -8,7 +8,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, major, minor, openat, statat};
 use rustix::io::Errno;
@@ -124,12 +124,10 @@ fn open_with(directory: BorrowedFd<'_>, name: &str, extra: OFlags) -> Result<Own
 }
 
 /// Who has a directory locked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockHolder {
     /// Its process, where the kernel says so.
     pub pid: Option<u32>,
-    /// Which it has locked: the directory that was asked about.
-    pub directory: PathBuf,
 }
 
 /// Who holds the [`DirectoryLock`](crate::io::DirectoryLock) of `directory`, if anybody does. The
@@ -149,14 +147,13 @@ pub fn lock_holder(directory: &Path) -> io::Result<Option<LockHolder>> {
     let written = std::fs::File::open(directory.join(LOCK));
     let written = written.ok().and_then(|mut file| read_pid(&mut file));
     let device = format!("{:02x}:{:02x}", major(status.st_dev), minor(status.st_dev));
-    let held = find_holder(&locks, &device, status.st_ino, written);
-    Ok(held.map(|pid| LockHolder { pid, directory: directory.to_owned() }))
+    Ok(find_holder(&locks, &device, status.st_ino, written))
 }
 
 /// The holder of an exclusive lock on the file with this device and inode. Some file systems show
 /// another device there than `stat` does: then the process must be the one that has written itself
 /// into the file.
-fn find_holder(locks: &str, device: &str, inode: u64, written: Option<u32>) -> Option<Option<u32>> {
+fn find_holder(locks: &str, device: &str, inode: u64, written: Option<u32>) -> Option<LockHolder> {
     locks.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         let (kind, _, mode) = (words.next()?, words.next()?, words.next()?);
@@ -167,7 +164,7 @@ fn find_holder(locks: &str, device: &str, inode: u64, written: Option<u32>) -> O
         let (found_device, found_inode) = words.next()?.rsplit_once(':')?;
         let same_inode = found_inode.parse() == Ok(inode);
         let same_file = found_device == device || (pid.is_some() && pid == written);
-        (same_inode && same_file).then_some(pid)
+        (same_inode && same_file).then_some(LockHolder { pid })
     })
 }
 
@@ -255,10 +252,12 @@ mod tests {
                      4: FLOCK  ADVISORY  WRITE 14 fe:00:77 0 EOF\n\
                      5: FLOCK  ADVISORY  WRITE -1 fe:00:79 0 EOF\n\
                      broken\n";
-        assert_eq!(find_holder(locks, "fe:00", 77, None), Some(Some(14)));
-        assert_eq!(find_holder(locks, "fe:00", 79, None), Some(None));
-        assert_eq!(find_holder(locks, "fe:00", 80, None), None);
-        assert_eq!(find_holder(locks, "00:2f", 77, Some(14)), Some(Some(14)), "as on btrfs");
-        assert_eq!(find_holder(locks, "00:2f", 77, Some(99)), None);
+        let found = |device, inode, written| find_holder(locks, device, inode, written);
+        let holder = |pid| Some(LockHolder { pid });
+        assert_eq!(found("fe:00", 77, None), holder(Some(14)));
+        assert_eq!(found("fe:00", 79, None), holder(None));
+        assert_eq!(found("fe:00", 80, None), None);
+        assert_eq!(found("00:2f", 77, Some(14)), holder(Some(14)), "as on btrfs");
+        assert_eq!(found("00:2f", 77, Some(99)), None);
     }
 }
