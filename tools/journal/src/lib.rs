@@ -1,5 +1,44 @@
 //! Offline inspection of a log: it reads and never writes.
 //!
-//! Filled by the log-engine issue; until then this comment is the whole crate.
+//! Owns: `verify` and `dump`, what they print, and a second, plainer reading of a log's files than
+//! the log's own recovery. Recovery stops where the log ends or is damaged; this one goes on
+//! behind, and says what it passed over. What recovery says is the verdict; the two must agree.
+//! Does not know: how a log is written, mended or made smaller.
+//!
+//! Bytes of a log may be anything: what is printed of them holds no control characters.
 
 #![forbid(unsafe_code)]
+
+mod describe;
+mod dump;
+mod escape;
+mod groups;
+mod judge;
+mod parts;
+mod place;
+mod report;
+mod survey;
+mod time;
+mod value;
+mod verify;
+mod walk;
+
+pub use dump::{DumpOptions, PayloadForm, dump};
+pub use place::{Place, Trouble};
+pub use survey::Survey;
+pub use verify::{VerifyOptions, verify};
+pub use walk::{Event, Found, Stop, Watch, walk};
+
+/// How a run ended, as an exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Status {
+    /// A clean or torn end: a broker starts on it and loses nothing that it acknowledged.
+    Good = 0,
+    /// Bytes that were durable are gone or changed.
+    Damaged = 1,
+    /// The command line is wrong, there is no log, it cannot be read, or it is in use.
+    Unreadable = 2,
+    /// Intact, but a record has a body that a broker does not take.
+    Refused = 3,
+}

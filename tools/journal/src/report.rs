@@ -1,0 +1,226 @@
+//! What `verify` prints, a line for each thing, for people or as JSON.
+//!
+//! Owns: the words and the names of fields. Does not know: how it was found out.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::escape::PlainJson;
+use crate::time::Date;
+
+/// Where lines go.
+pub(crate) struct Out<'o> {
+    pub(crate) to: &'o mut dyn Write,
+    pub(crate) json: bool,
+}
+
+impl Out<'_> {
+    /// One line.
+    pub(crate) fn say<L: Serialize + fmt::Display>(&mut self, line: &L) -> io::Result<()> {
+        if !self.json {
+            return writeln!(self.to, "{line}");
+        }
+        let mut serializer = serde_json::Serializer::with_formatter(&mut *self.to, PlainJson);
+        line.serialize(&mut serializer).map_err(io::Error::from)?;
+        self.to.write_all(b"\n")
+    }
+}
+
+/// A line of `verify`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line {
+    Log(LogLine),
+    Segment(SegmentLine),
+    File(FileLine),
+    Stop(StopLine),
+    Refused(RefusedLine),
+    Note(NoteLine),
+    Verdict(VerdictLine),
+}
+
+/// What `meta` says.
+#[derive(Debug, Serialize)]
+pub(crate) struct LogLine {
+    pub(crate) log: String,
+    pub(crate) node: u32,
+    pub(crate) epoch: u64,
+    pub(crate) term: u64,
+    pub(crate) sequence: u64,
+    pub(crate) durable_lsn: u64,
+    pub(crate) durable_group: u64,
+    pub(crate) snapshot_lsn: u64,
+    pub(crate) first_segment: u64,
+    pub(crate) last_segment: u64,
+}
+
+/// A segment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct SegmentLine {
+    pub(crate) number: u64,
+    pub(crate) file: String,
+    pub(crate) bytes: u64,
+    pub(crate) epoch: u64,
+    /// Groups and records up to the first place where something is wrong.
+    pub(crate) groups: u64,
+    pub(crate) records: u64,
+    /// Intact groups and records behind such a place.
+    pub(crate) groups_behind: u64,
+    pub(crate) records_behind: u64,
+    pub(crate) first_lsn: Option<u64>,
+    pub(crate) last_lsn: Option<u64>,
+    pub(crate) first_ms: Option<u64>,
+    pub(crate) last_ms: Option<u64>,
+    pub(crate) index: Index,
+    pub(crate) end: Ends,
+    pub(crate) offset: Option<u64>,
+}
+
+/// The index at the end of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Index {
+    /// The segment was not closed.
+    #[default]
+    None,
+    /// It names the groups that are there.
+    Good,
+    /// It does not.
+    Bad,
+}
+
+/// How a segment ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ends {
+    Continued,
+    Clean,
+    Torn,
+    Damaged,
+    /// It lies behind the damage.
+    Behind,
+    /// No group in it counts.
+    #[default]
+    Void,
+    Trimmed,
+}
+
+/// A file that is no segment.
+#[derive(Debug, Serialize)]
+pub(crate) struct FileLine {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) what: &'static str,
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Serialize)]
+pub(crate) struct StopLine {
+    pub(crate) file: String,
+    pub(crate) offset: u64,
+    pub(crate) reason: String,
+}
+
+/// A record whose body is none of the engine's.
+#[derive(Debug, Serialize)]
+pub(crate) struct RefusedLine {
+    pub(crate) lsn: u64,
+    pub(crate) kind: u8,
+    pub(crate) reason: String,
+}
+
+/// Worth knowing, and harmless.
+#[derive(Debug, Serialize)]
+pub(crate) struct NoteLine {
+    pub(crate) text: String,
+}
+
+/// The last line.
+#[derive(Debug, Serialize)]
+pub(crate) struct VerdictLine {
+    pub(crate) verdict: &'static str,
+    pub(crate) status: u8,
+    pub(crate) records: u64,
+    pub(crate) first_lsn: Option<u64>,
+    pub(crate) last_lsn: Option<u64>,
+    pub(crate) segments: usize,
+    pub(crate) groups_behind: u64,
+    pub(crate) records_behind: u64,
+    pub(crate) refused: u64,
+    pub(crate) file: Option<String>,
+    pub(crate) offset: Option<u64>,
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(line) => write!(out, "{line}"),
+            Self::Segment(line) => write!(out, "{line}"),
+            Self::File(FileLine { name, bytes, what }) => {
+                write!(out, "file {}: {bytes} bytes, {what}", name.escape_debug())
+            }
+            Self::Stop(StopLine { file, offset, reason }) => {
+                write!(out, "at {file}, byte {offset}: {reason}")
+            }
+            Self::Refused(RefusedLine { lsn, kind, reason }) => {
+                write!(out, "record @{lsn} of kind {kind}: {reason}")
+            }
+            Self::Note(NoteLine { text }) => write!(out, "note: {text}"),
+            Self::Verdict(line) => write!(out, "{}: {}", line.verdict, line.text),
+        }
+    }
+}
+
+impl fmt::Display for LogLine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { log, epoch, term, sequence, durable_lsn, durable_group, .. } = self;
+        write!(out, "log {log}: opened {epoch} times, term {term}, meta {sequence} says ")?;
+        write!(out, "@{durable_lsn} and group {durable_group} were durable, ")?;
+        write!(out, "segments {} to {}", self.first_segment, self.last_segment)?;
+        match self.snapshot_lsn {
+            0 => Ok(()),
+            lsn => write!(out, ", image at @{lsn}"),
+        }
+    }
+}
+
+impl fmt::Display for SegmentLine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "segment {}: {} bytes, start {}", self.number, self.bytes, self.epoch)?;
+        write!(out, ", {} groups, {} records", self.groups, self.records)?;
+        if let (Some(first), Some(last)) = (self.first_lsn, self.last_lsn) {
+            write!(out, " @{first}..@{last}")?;
+        }
+        if let (Some(first), Some(last)) = (self.first_ms, self.last_ms) {
+            write!(out, ", {} to {}", Date(first), Date(last))?;
+        }
+        if self.groups_behind > 0 {
+            let (groups, records) = (self.groups_behind, self.records_behind);
+            write!(out, ", behind a bad place {groups} groups, {records} records")?;
+        }
+        match self.index {
+            Index::None => {}
+            Index::Good => out.write_str(", index")?,
+            Index::Bad => out.write_str(", BAD INDEX")?,
+        }
+        write!(out, ", {}", self.end)?;
+        self.offset.map_or(Ok(()), |offset| write!(out, " at byte {offset}"))
+    }
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Continued => "goes on in the next",
+            Self::Clean => "clean end",
+            Self::Torn => "torn",
+            Self::Damaged => "DAMAGED",
+            Self::Behind => "behind the damage",
+            Self::Void => "void",
+            Self::Trimmed => "trimmed",
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! The log of a real broker: a process of its own that takes publishes and is killed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{run, verify};
+
+const DATA: &str = "ZZQ_JOURNAL_TEST_DATA";
+
+/// Not a test by itself: what the killed process runs.
+#[test]
+fn broker_process() {
+    let Some(data) = std::env::var_os(DATA) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let context = zzq_broker::Context::new().unwrap();
+        let options =
+            zzq_broker::BrokerOptions { data_dir: Some(data.into()), ..Default::default() };
+        let broker = zzq_broker::Broker::new(&context, options).await.unwrap();
+        let bound = broker.bind("tcp://127.0.0.1:0").await.unwrap();
+        eprintln!("bound {}", bound.addr);
+        std::future::pending::<()>().await;
+    });
+}
+
+struct Broker(Child, String);
+
+impl Broker {
+    fn start(data: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "broker_process", "--nocapture"])
+            .env(DATA, data)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let bound = lines.find_map(|line| Some(line.unwrap().strip_prefix("bound ")?.to_owned()));
+        std::thread::spawn(move || lines.for_each(drop));
+        Self(child, bound.unwrap())
+    }
+
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(&self.1).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        Client(stream)
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Speaks MQTT 3.1.1, in packets of at most 127 bytes.
+struct Client(TcpStream);
+
+impl Client {
+    fn send(&mut self, head: u8, parts: &[&[u8]]) {
+        let body = parts.concat();
+        let mut packet = vec![head, u8::try_from(body.len()).unwrap()];
+        packet.extend(body);
+        self.0.write_all(&packet).unwrap();
+    }
+
+    fn expect(&mut self, head: u8) -> Vec<u8> {
+        let mut front = [0; 2];
+        self.0.read_exact(&mut front).unwrap();
+        assert_eq!(front[0], head);
+        let mut body = vec![0; usize::from(front[1])];
+        self.0.read_exact(&mut body).unwrap();
+        body
+    }
+
+    fn open(mut self, flags: u8, id: &str, will: &[&[u8]]) -> Self {
+        let head = [b"\0\x04MQTT\x04".as_slice(), &[flags, 0, 0]].concat();
+        let will: Vec<_> = will.iter().map(|text| text_of(text)).collect();
+        self.send(0x10, &[&head, &text_of(id.as_bytes()), &will.concat()]);
+        assert_eq!(self.expect(0x20)[1], 0);
+        self
+    }
+
+    fn publish(&mut self, topic: &str, payload: &[u8], id: u8) {
+        self.send(0x32, &[&text_of(topic.as_bytes()), &[0, id], payload]);
+        assert_eq!(self.expect(0x40), [0, id]);
+    }
+}
+
+fn text_of(text: &[u8]) -> Vec<u8> {
+    [&[0, u8::try_from(text.len()).unwrap()], text].concat()
+}
+
+/// What a broker takes before it is killed: of each kind of record something.
+fn traffic(broker: &Broker, reader: &str) {
+    let mut reader = broker.connect().open(0, reader, &[]);
+    reader.send(0x82, &[&[0, 1], &text_of(b"news/#"), &[1]]);
+    reader.expect(0x90);
+    reader.send(0x82, &[&[0, 2], &text_of(b"$share/g/jobs/+"), &[2]]);
+    reader.expect(0x90);
+    let mut writer = broker.connect().open(0b0000_0110, "writer", &[b"wills/writer", b"gone"]);
+    writer.publish("news/today", b"hello", 1);
+    let delivered = reader.expect(0x32);
+    reader.send(0x40, &[&delivered[12..14]]);
+    writer.publish("news/terminal", b"\x1b[2Jnot \x07cleared", 2);
+    writer.publish("news/bytes", &[0xff, 0xfe, 0], 3);
+    // Retained, at QoS 2, to the end.
+    writer.send(0x35, &[&text_of(b"state"), &[0, 9], b"on"]);
+    writer.expect(0x50);
+    writer.send(0x62, &[&[0, 9]]);
+    writer.expect(0x70);
+    reader.send(0xa2, &[&[0, 3], &text_of(b"$share/g/jobs/+")]);
+    // Deliveries of the last two come before the answer.
+    while reader.expect_any() != 0xb0 {}
+}
+
+impl Client {
+    fn expect_any(&mut self) -> u8 {
+        let mut front = [0; 2];
+        self.0.read_exact(&mut front).unwrap();
+        let mut body = vec![0; usize::from(front[1])];
+        self.0.read_exact(&mut body).unwrap();
+        front[0]
+    }
+}
+
+#[test]
+fn what_a_killed_broker_acknowledged_is_there() {
+    let data = tempfile::tempdir().unwrap();
+    for round in 0..2 {
+        let mut broker = Broker::start(data.path());
+        traffic(&broker, ["reader", "another"][round]);
+        let pid = broker.0.id().to_string();
+        let refused = verify(&data);
+        if Path::new("/proc/locks").exists() {
+            assert_eq!(refused.status, 2, "{refused:?}");
+            assert!(refused.err.contains(&format!("process {pid}")), "{refused:?}");
+        }
+        let live = run("dump", data.path(), &["--live", "--topic=news/today"]);
+        assert_eq!(live.status, 0, "{live:?}");
+        assert_eq!(live.out.lines().count(), round + 1, "{live:?}");
+        assert_eq!(run("verify", data.path(), &["--live"]).status, 0);
+        broker.kill();
+        let ran = verify(&data);
+        assert_eq!(ran.status, 0, "{ran:?}");
+        let dumped = run("dump", data.path(), &[]).out;
+        for part in [
+            "Start waits 2 bytes jump",
+            "client=\"reader\"",
+            "will={topic=\"wills/writer\"",
+            "filter=\"$share/g/jobs/+\"",
+            "topic=\"news/today\" qos=1",
+            "payload=5:\"hello\"",
+            r#"payload=16:"\u{1b}[2Jnot \u{7}cleared""#,
+            "payload=3:0xfffe00",
+            "topic=\"state\" qos=2 retain",
+        ] {
+            assert!(dumped.contains(part), "{part} is not in:\n{dumped}");
+        }
+        keep(data.path());
+    }
+}
+
+/// With `ZZQ_BLESS_BROKER` set to a directory, the files become the golden log there.
+fn keep(data: &Path) {
+    let Some(golden) = std::env::var_os("ZZQ_BLESS_BROKER") else { return };
+    std::fs::create_dir_all(&golden).unwrap();
+    for (path, bytes, _) in common::contents(data) {
+        let name = path.file_name().unwrap();
+        if name != "lock" {
+            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let used = used.next_multiple_of(4096).min(bytes.len());
+            std::fs::write(Path::new(&golden).join(name), &bytes[..used]).unwrap();
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The command as a shell sees it: each exit status, and what it says then.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::*;
+use tempfile::TempDir;
+use zzq_wal::format::group::GroupHeader;
+use zzq_wal::io::DirectoryLock;
+use zzq_wal::sim_disk::SimDisk;
+use zzq_wal::{META_NAME, segment_name};
+
+/// Where each group of a segment begins, and where the last one ends.
+fn groups(disk: &SimDisk, file: &str) -> Vec<u64> {
+    let bytes = disk.bytes(file).unwrap();
+    let mut places = vec![4096];
+    while let Some(header) = GroupHeader::decode(&bytes[places[places.len() - 1]..]) {
+        places.push(places[places.len() - 1] + header.length);
+    }
+    places.iter().map(|place| *place as u64).collect()
+}
+
+#[test]
+fn a_log_of_a_killed_process_is_clean_and_left_as_it_is() {
+    let directory = directory(&killed(5, 10));
+    let before = contents(directory.path());
+    let ran = verify(&directory);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(ran.last_line(), "clean: 6 records @1..@6");
+    assert_eq!(dump(&directory, &[]).out.lines().count(), 6);
+    assert_eq!(contents(directory.path()), before, "looking changes nothing");
+}
+
+#[test]
+fn a_torn_last_group_is_no_damage() {
+    let disk = killed(5, 10);
+    let last = groups(&disk, &segment_name(1))[5];
+    disk.flip(&segment_name(1), last + 200, 0).unwrap();
+    let directory = directory(&disk);
+    let ran = verify(&directory);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.last_line().starts_with("torn: 5 records @1..@5"), "{ran:?}");
+    let ran = dump(&directory, &[]);
+    assert_eq!((ran.status, ran.out.lines().count()), (0, 5));
+    assert!(ran.err.contains(&format!("byte {last}")), "{ran:?}");
+}
+
+#[test]
+fn a_flipped_bit_in_a_durable_group_is_damage_and_what_lies_behind_is_counted() {
+    let disk = killed(9, 10);
+    let place = groups(&disk, &segment_name(1))[3];
+    disk.flip(&segment_name(1), place + 200, 0).unwrap();
+    let directory = directory(&disk);
+    let before = contents(directory.path());
+    let ran = verify(&directory);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let said = ran.last_line();
+    let place = format!("damaged: {} is damaged at byte {place}", segment_name(1));
+    for part in [
+        &place,
+        "no intact group that follows",
+        "records @4..=@9 were durable",
+        "6 intact groups with 6 records lie behind",
+        "3 records @1..@3 are intact before",
+        "copy the directory",
+        "zzq_journal dump",
+    ] {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+    let ran = dump(&directory, &[]);
+    assert_eq!((ran.status, ran.out.lines().count()), (1, 3), "{ran:?}");
+    assert!(ran.err.contains("all records before @4 were shown"), "{ran:?}");
+    assert_eq!(contents(directory.path()), before);
+}
+
+/// Recovery reads no record when a header, `meta` or a file is gone. What is in front is shown all
+/// the same.
+#[test]
+fn a_spoilt_header_or_meta_and_a_deleted_segment_are_damage() {
+    let whole = killed(120, 3000);
+    let spoilt = |change: &dyn Fn(&SimDisk)| {
+        let disk = whole.restart();
+        change(&disk);
+        directory(&disk)
+    };
+    let header = spoilt(&|disk| disk.flip(&segment_name(2), 100, 0).unwrap());
+    let gone = spoilt(&|disk| disk.delete(&segment_name(2)).unwrap());
+    for directory in [&header, &gone] {
+        let ran = verify(directory);
+        assert_eq!(ran.status, 1, "{ran:?}");
+        assert!(ran.last_line().contains(&segment_name(2)), "{ran:?}");
+        assert!(!ran.last_line().contains("no intact group lies behind"), "{ran:?}");
+        let ran = dump(directory, &[]);
+        assert_eq!(ran.status, 1, "{ran:?}");
+        let shown = ran.out.lines().count();
+        assert!(shown > 5 && shown < 100, "the first segment: {shown}");
+    }
+    let meta = spoilt(&|disk| disk.overwrite(META_NAME, 0, &[0; 8192]).unwrap());
+    let no_meta = spoilt(&|disk| disk.delete(META_NAME).unwrap());
+    for directory in [meta, no_meta] {
+        let ran = verify(&directory);
+        assert_eq!(ran.status, 1, "{ran:?}");
+        assert!(ran.last_line().contains("meta is damaged"), "{ran:?}");
+        assert_eq!(dump(&directory, &[]).out.lines().count(), 121, "all of it is intact");
+    }
+    let page = spoilt(&|disk| disk.overwrite(META_NAME, 0, &[0; 4096]).unwrap());
+    let ran = verify(&page);
+    assert_eq!(ran.status, 0, "one page of two is enough: {ran:?}");
+    assert!(ran.out.contains("note: meta, page 0"), "{ran:?}");
+}
+
+#[test]
+fn a_changed_index_is_damage_although_the_log_opens() {
+    let disk = killed(120, 3000);
+    let length = disk.bytes(&segment_name(1)).unwrap().len() as u64;
+    assert!(verify(&directory(&disk)).out.contains(", index"));
+    disk.flip(&segment_name(1), length - 4096 - 4096 + 3, 0).unwrap();
+    let ran = verify(&directory(&disk));
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.last_line().contains("the index of 00000000000000000001.log has changed"));
+    assert!(ran.out.contains("BAD INDEX"), "{ran:?}");
+}
+
+#[test]
+fn a_record_that_a_broker_does_not_take_ends_with_3() {
+    let disk = SimDisk::new();
+    let mut lane = Lane::open(&disk);
+    lane.start();
+    lane.put(99, b"of a later kind");
+    lane.put(1, &[0xff; 3]);
+    lane.publish("news/1", b"hello");
+    let directory = directory(&disk.restart());
+    let ran = verify(&directory);
+    assert_eq!(ran.status, 3, "{ran:?}");
+    assert!(ran.last_line().starts_with("refused: 4 records @1..@4; 2 of them"), "{ran:?}");
+    assert!(ran.out.contains("record @2 of kind 99: unknown record kind 99"), "{ran:?}");
+    let ran = dump(&directory, &[]);
+    assert_eq!((ran.status, ran.out.lines().count()), (3, 4), "{ran:?}");
+    assert!(ran.out.contains("body=15:\"of a later kind\""), "{ran:?}");
+    assert_eq!(run("verify", directory.path(), &["--opaque"]).status, 0);
+    let ran = dump(&directory, &["--opaque", "--limit=2"]);
+    assert_eq!((ran.status, ran.out.lines().count()), (0, 2), "{ran:?}");
+}
+
+#[test]
+fn a_newer_version_is_not_judged() {
+    let newer = |disk: &SimDisk, file: &str| {
+        let mut bytes = disk.bytes(file).unwrap();
+        for page in bytes.chunks_mut(4096).take(2) {
+            page[12] = 9;
+            let sum = zzq_wal::format::checksum(&page[12..]);
+            page[8..12].copy_from_slice(&sum.to_le_bytes());
+        }
+        disk.insert(file, bytes);
+    };
+    for file in [META_NAME.to_owned(), segment_name(1)] {
+        let disk = killed(2, 10);
+        newer(&disk, &file);
+        let directory = directory(&disk);
+        for command in ["verify", "dump"] {
+            let ran = run(command, directory.path(), &[]);
+            assert_eq!(ran.status, 2, "{ran:?}");
+            assert!(ran.err.contains("version 9") && ran.err.contains("up to 1"), "{ran:?}");
+            assert!(ran.err.contains(&file), "{ran:?}");
+        }
+    }
+}
+
+fn fails(directory: &Path, words: &[&str]) {
+    for command in ["verify", "dump"] {
+        let ran = run(command, directory, &[]);
+        assert_eq!(ran.status, 2, "{ran:?}");
+        assert!(ran.out.is_empty(), "{ran:?}");
+        for word in words {
+            assert!(ran.err.contains(word), "{word} is not in {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_log_ends_with_2() {
+    let empty = tempfile::tempdir().unwrap();
+    fails(empty.path(), &["no log in", "--data-dir"]);
+    fails(&empty.path().join("nothing"), &["cannot read", "nothing"]);
+    let file = empty.path().join("file");
+    fs::write(&file, "x").unwrap();
+    fails(&file, &["cannot read", "file"]);
+    assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 1, "nothing was made");
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_help_with_0() {
+    let ran = |arguments: &[&str]| Ran::of(Command::new(COMMAND).args(arguments).output().unwrap());
+    assert_eq!(ran(&[]).status, 2);
+    assert_eq!(ran(&["verify"]).status, 2);
+    assert_eq!(ran(&["dump", "x", "--kind", "nothing"]).status, 2);
+    assert_eq!(ran(&["dump", "x", "--topic", "a/#/b"]).status, 2);
+    for arguments in [&["--help"][..], &["verify", "--help"], &["dump", "--help"]] {
+        let help = ran(arguments);
+        assert_eq!(help.status, 0);
+        assert!(help.out.contains("Examples:") && help.out.contains("Exit status:"));
+    }
+}
+
+#[test]
+fn a_log_in_use_is_refused_unless_it_may_move() {
+    if !Path::new("/proc/locks").exists() {
+        return;
+    }
+    let directory = directory(&killed(5, 10));
+    let lock = DirectoryLock::acquire(directory.path()).unwrap();
+    fails(directory.path(), &["in use by process", &std::process::id().to_string(), "--live"]);
+    for command in ["verify", "dump"] {
+        let ran = run(command, directory.path(), &["--live"]);
+        assert_eq!(ran.status, 0, "{ran:?}");
+        assert!(ran.err.contains("moves while it is read"), "{ran:?}");
+    }
+    drop(lock);
+    assert_eq!(verify(&directory).status, 0);
+    DirectoryLock::acquire(directory.path()).unwrap();
+}
+
+/// A user who may read and nothing else, on files that nobody may write.
+#[test]
+fn the_permission_to_read_is_needed_and_enough() {
+    let directory = directory(&killed(5, 10));
+    let tool = tempfile::tempdir().unwrap();
+    let command = tool.path().join("zzq_journal");
+    fs::copy(COMMAND, &command).unwrap();
+    let allow = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for path in [tool.path(), command.as_path()] {
+        allow(path, 0o755);
+    }
+    for entry in fs::read_dir(directory.path()).unwrap() {
+        allow(&entry.unwrap().path(), 0o444);
+    }
+    let as_reader = || {
+        let mut process = Command::new(&command);
+        process.args(["verify"]).arg(directory.path());
+        // Root may do everything: then as nobody.
+        if rustix::process::geteuid().is_root() {
+            process.uid(65_534).gid(65_534);
+        }
+        Ran::of(process.output().unwrap())
+    };
+    allow(directory.path(), 0o555);
+    let ran = as_reader();
+    assert_eq!(ran.status, 0, "{ran:?}");
+
+    let segment = directory.path().join(segment_name(1));
+    allow(&segment, 0);
+    let ran = as_reader();
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(ran.err.contains(&segment_name(1)) && ran.err.contains("denied"), "{ran:?}");
+    allow(directory.path(), 0);
+    let ran = as_reader();
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(ran.err.contains("cannot read") && ran.err.contains("denied"), "{ran:?}");
+    allow(directory.path(), 0o700);
+}
+
+#[test]
+fn whoever_reads_may_stop_reading() {
+    let directory: TempDir = directory(&killed(120, 3000));
+    let mut process = Command::new(COMMAND)
+        .args(["dump", "--payload=full"])
+        .arg(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(process.stdout.take());
+    let ran = Ran::of(process.wait_with_output().unwrap());
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+}
