@@ -97,7 +97,9 @@ impl SimDisk {
                 ((name, file), before.after_crash(survival, old))
             })
             .unzip();
-        Self::from_state(State::with_files(state.capacity, Names::durable(names), files))
+        let mut after = State::with_files(state.capacity, Names::durable(names), files);
+        after.lie = state.lie;
+        Self::from_state(after)
     }
 
     /// The disk as a new process finds it when only the old one ended: the writes in flight are

@@ -48,6 +48,16 @@ pub enum Fault {
     /// is cut off there, as by the end of the process: it fails, and the name is there with a file
     /// of so many bytes. Other operations are not touched by it.
     Short(usize),
+    /// A write that is reported as done, flush and all, and of which nothing is there. Other
+    /// operations are not touched by it.
+    Lost,
+    /// A write that is reported as done, flush and all, and that went to another place: to so many
+    /// bytes (rounded down to sectors) behind its own, counted round the end of the file. Other
+    /// operations are not touched by it.
+    Shifted(u64),
+    /// As `Shifted`, but to the same place in another file: the oldest one that is there. What does
+    /// not fit in is lost.
+    InOtherFile,
 }
 
 impl Fault {
@@ -55,9 +65,20 @@ impl Fault {
     pub(super) fn error(self) -> Option<io::Error> {
         match self {
             Self::Fail(kind) | Self::FailWritten(kind) => Some(kind.into()),
-            Self::Short(_) => None,
+            Self::Short(_) | Self::Lost | Self::Shifted(_) | Self::InOtherFile => None,
         }
     }
+}
+
+/// A flush that the device reports as done, and does not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// That of writes with `sync`.
+    Writes,
+    /// [`DiskFile::sync`](crate::disk::DiskFile::sync).
+    Files,
+    /// [`Disk::sync_dir`](crate::disk::Disk::sync_dir).
+    Names,
 }
 
 /// Faults to come.
@@ -110,6 +131,11 @@ impl SimDisk {
     /// Lets all operations of this kind from now on meet a fault, until [`Self::heal`].
     pub fn fail_always(&self, op: Op, fault: Fault) {
         self.state().faults.add_always(op, fault);
+    }
+
+    /// Lets the device lie from now on, also when it comes back from a crash.
+    pub fn lie(&self, lie: Lie) {
+        self.state().lie = Some(lie);
     }
 
     /// Takes back the faults that no operation has met yet.

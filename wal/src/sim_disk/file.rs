@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::sim_disk::crash::Survival;
 
@@ -17,7 +18,8 @@ type Bytes = Box<[u8; SECTOR]>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
-    live: Vec<u8>,
+    /// Shared by all disks on which the file has these bytes: a crash leaves most files alone.
+    live: Arc<Vec<u8>>,
     /// Length that a crash leaves at least.
     durable_len: usize,
     unsynced: BTreeMap<usize, Sector>,
@@ -56,7 +58,7 @@ pub(super) struct Part {
 impl Contents {
     /// A file of durable bytes.
     pub(super) fn durable(bytes: Vec<u8>) -> Self {
-        Self { durable_len: bytes.len(), live: bytes, ..Self::default() }
+        Self { durable_len: bytes.len(), live: Arc::new(bytes), ..Self::default() }
     }
 
     pub(super) fn live(&self) -> &[u8] {
@@ -130,9 +132,13 @@ impl Contents {
 
     /// The file after a power cut.
     pub(super) fn after_crash(&self, survival: Survival, file: usize) -> Self {
-        let grown = survival.keeps_length(file);
-        let mut bytes = self.live.clone();
-        bytes.resize(if grown { self.live.len() } else { self.durable_len }, 0);
+        let len = if survival.keeps_length(file) { self.live.len() } else { self.durable_len };
+        if self.unsynced.is_empty() && len == self.live.len() {
+            let (live, broken) = (Arc::clone(&self.live), self.broken.clone());
+            return Self { live, durable_len: len, broken, ..Self::default() };
+        }
+        let mut bytes = Vec::clone(&self.live);
+        bytes.resize(len, 0);
         for (at, sector) in &self.unsynced {
             let survivor = sector.later.iter().rfind(|version| survival.keeps(version.part));
             let left = survivor.map_or(&sector.durable, |version| &version.bytes);
@@ -145,10 +151,11 @@ impl Contents {
 
     fn put(&mut self, bytes: &[u8], offset: usize) {
         let end = offset + bytes.len();
-        if end > self.live.len() {
-            self.live.resize(end, 0);
+        let live = Arc::make_mut(&mut self.live);
+        if end > live.len() {
+            live.resize(end, 0);
         }
-        self.live[offset..end].copy_from_slice(bytes);
+        live[offset..end].copy_from_slice(bytes);
     }
 
     /// Adds a version to each sector of a write, before `live` changes.
@@ -173,7 +180,7 @@ impl Contents {
 impl Contents {
     /// Replaces bytes on the medium, in all that a crash may leave there too.
     pub(super) fn damage(&mut self, offset: usize, change: impl Fn(&mut u8)) {
-        change(&mut self.live[offset]);
+        change(&mut Arc::make_mut(&mut self.live)[offset]);
         if let Some(sector) = self.unsynced.get_mut(&(offset / SECTOR)) {
             change(&mut sector.durable[offset % SECTOR]);
             for version in &mut sector.later {
@@ -183,7 +190,7 @@ impl Contents {
     }
 
     pub(super) fn cut(&mut self, len: usize) {
-        self.live.truncate(len);
+        Arc::make_mut(&mut self.live).truncate(len);
         self.durable_len = self.live.len();
         self.unsynced.retain(|at, _| at * SECTOR < len);
     }

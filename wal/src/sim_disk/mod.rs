@@ -10,7 +10,8 @@
 //!   its file is synced later.
 //! - A name is seen at once and durable after `sync_dir`.
 //! - [`SimDisk::hold`] withholds completions until they are released, in any order.
-//! - [`SimDisk::fail`] makes operations go wrong, [`SimDisk::flip`] and its like damage bytes.
+//! - [`SimDisk::fail`] makes operations go wrong, [`SimDisk::lie`] lets the device pretend to
+//!   flush, [`SimDisk::flip`] and its like damage bytes.
 //! - [`SimDisk::cut_power`] lets the power go at a chosen operation.
 //! - [`SimDisk::crash`] gives the disk as it may be after a power cut, [`SimDisk::restart`] as
 //!   it is when only the process ended.
@@ -53,7 +54,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use self::crash::Survival;
-pub use self::faults::{Fault, Op};
+pub use self::faults::{Fault, Lie, Op};
 use self::names::FileId;
 use self::state::State;
 pub use self::tamper::Unsynced;

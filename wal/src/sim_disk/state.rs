@@ -10,7 +10,7 @@ use std::mem;
 
 use crate::disk::{Completion, Write, assert_name};
 use crate::sim_disk::SimFile;
-use crate::sim_disk::faults::{Fault, Faults, Op};
+use crate::sim_disk::faults::{Fault, Faults, Lie, Op};
 use crate::sim_disk::file::{Contents, SECTOR};
 use crate::sim_disk::flight::{Completed, Flight, InFlight};
 use crate::sim_disk::names::{FileId, Names};
@@ -26,6 +26,8 @@ pub(super) struct State {
     pub(super) done: Vec<Completion>,
     pub(super) faults: Faults,
     pub(super) power: Power,
+    /// What the device only pretends to do.
+    pub(super) lie: Option<Lie>,
     /// Writes so far: each has a number, by which a crash decides about it.
     writes: u64,
     counts: BTreeMap<Op, u64>,
@@ -45,6 +47,7 @@ impl State {
             done: Vec::new(),
             faults: Faults::default(),
             power: Power::default(),
+            lie: None,
             writes: 0,
             counts: BTreeMap::new(),
         }
@@ -128,6 +131,7 @@ impl State {
     pub(super) fn sync_dir(&mut self) -> io::Result<()> {
         let failed = self.meet(Op::SyncDir)?.and_then(Fault::error);
         match failed {
+            None if self.lie == Some(Lie::Names) => {}
             None => self.names.sync(),
             Some(_) => self.names.fail_sync(),
         }
@@ -166,6 +170,7 @@ impl State {
     pub(super) fn sync(&mut self, file: FileId) -> io::Result<()> {
         let failed = self.meet(Op::Sync)?.and_then(Fault::error);
         match failed {
+            None if self.lie == Some(Lie::Files) => {}
             None => self.files[file].sync(),
             Some(_) => self.files[file].fail_sync(),
         }
@@ -234,13 +239,35 @@ impl State {
                 contents.write_doubtful(number, bytes, offset);
                 return Err(kind.into());
             }
+            Some(astray @ (Fault::Lost | Fault::Shifted(_) | Fault::InOtherFile)) => {
+                self.go_astray(astray, file, bytes, offset);
+                return Ok(bytes.len());
+            }
         };
-        if sync {
+        if sync && self.lie != Some(Lie::Writes) {
             contents.write_durable(written, offset);
         } else {
             contents.write(number, written, offset);
         }
         Ok(written.len())
+    }
+
+    /// A write lands, durably, where nobody expects it, or nowhere.
+    fn go_astray(&mut self, fault: Fault, file: FileId, bytes: &[u8], offset: usize) {
+        let live = self.names.live().values();
+        let (target, at) = match fault {
+            Fault::Shifted(by) => {
+                let len = self.files[file].live().len().max(SECTOR) / SECTOR * SECTOR;
+                let by = usize::try_from(by).unwrap_or(0) / SECTOR * SECTOR;
+                (Some(file), (offset + by) % len)
+            }
+            Fault::InOtherFile => (live.copied().filter(|other| *other != file).min(), offset),
+            _ => (None, offset),
+        };
+        let Some(target) = target else { return };
+        let contents = &mut self.files[target];
+        let room = contents.live().len().saturating_sub(at) / SECTOR * SECTOR;
+        contents.write_durable(&bytes[..bytes.len().min(room)], at);
     }
 
     /// A file with what the writes in flight may have done to it when the power goes.
@@ -261,6 +288,7 @@ impl State {
         let (names, files) = (self.names.clone(), self.files.clone());
         let mut after = Self::with_files(self.capacity, names, files);
         after.writes = self.writes;
+        after.lie = self.lie;
         for InFlight { write, number, fault } in self.flight.iter() {
             let (file, bytes) = (write.file.file, &write.buffer);
             // Its result is told to nobody: who asked has ended.
