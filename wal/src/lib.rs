@@ -78,6 +78,11 @@ pub use log::{Drive, Entropy, HelperThread, Log, Options, Producer, Staging, Sta
 pub use lsn::{Handed, Lsn};
 pub use meta::read_facts;
 pub use reader::{ReadRecord, Reader};
+#[cfg(feature = "negative-controls")]
+pub mod negative_controls {
+    //! Rules of recovery, to be switched off by tests.
+    pub use crate::recover::rules::{Rule, SwitchedOff, switch_off};
+}
 pub use recover::{End, RecoveredRecord, Recovery, SegmentReport, Visit, inspect};
 pub use segment::{META_NAME, segment_name, segment_number};
 pub use tail::{Group, TailCursor, TailRecord};

@@ -13,6 +13,7 @@ use crate::format::segment::{Beginning, SegmentHeader};
 use crate::io::IoBuffer;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
+use crate::recover::rules::{self, Rule};
 use crate::segment::{META_NAME, segment_name, segment_number, spare_number};
 
 /// A segment as found.
@@ -105,7 +106,7 @@ impl<D: Disk> Files<D> {
     fn apply_breaks(&mut self) {
         let mut live: Vec<FoundSegment<D::File>> = Vec::new();
         for segment in self.live.drain(..) {
-            if segment.header.beginning == Beginning::Break {
+            if segment.header.beginning == Beginning::Break && rules::holds(Rule::Void) {
                 let good = segment.header.last_good;
                 while let Some(void) = live.pop_if(|older| older.header.number > good.segment) {
                     self.unneeded.push((void.header.number, void.header.length));

@@ -5,6 +5,7 @@
 
 pub(crate) mod assemble;
 pub(crate) mod files;
+pub(crate) mod rules;
 pub(crate) mod scan;
 mod verdict;
 
@@ -21,6 +22,7 @@ use crate::lsn::Lsn;
 use crate::segment::{META_NAME, Segment, segment_name};
 use assemble::{Assembler, PartFault};
 use files::{Files, FoundSegment};
+use rules::Rule;
 use scan::{Found, Scan};
 use verdict::{Proof, does_not_follow};
 
@@ -179,7 +181,9 @@ impl<F: DiskFile> Fold<'_, '_, F> {
     /// What `meta`, the caller, headers and closings say was durable.
     fn gather_proofs<D: Disk<File = F>>(&mut self, files: &Files<D>) -> Result<(), OpenError> {
         self.proof.add(0, self.options.durable, || "an image".to_owned());
-        if let Some(meta) = &files.meta {
+        if let Some(meta) = &files.meta
+            && rules::holds(Rule::DurableMark)
+        {
             let facts = meta.facts();
             self.proof.add(facts.durable_group, facts.durable, || META_NAME.to_owned());
         }

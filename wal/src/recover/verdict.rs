@@ -8,6 +8,7 @@ use crate::format::group::GroupHeader;
 use crate::format::segment::LastGood;
 use crate::log::FLIGHTS_MAX;
 use crate::lsn::Lsn;
+use crate::recover::rules::{self, Rule};
 
 /// What is known to have been durable, and from where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub(crate) fn does_not_follow(header: &GroupHeader, last: &LastGood) -> Option<&
         Some("its number is not the next")
     } else if header.first_lsn != last.lsn.next() {
         Some("its first LSN is not the next")
-    } else if header.previous != last.checksum {
+    } else if header.previous != last.checksum && rules::holds(Rule::Chain) {
         Some("it was chained to another group")
     } else if header.time_ms < last.time_ms {
         Some("its time is before that of the group before")

@@ -1,0 +1,69 @@
+//! Negative controls: with one protection taken away, the histories of `crash` must fail. A
+//! protection whose absence no history notices is one that nobody tests.
+//!
+//! `cargo test -p zzq-wal --features negative-controls --test controls`
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests panic as tests do")]
+#![allow(clippy::print_stderr, reason = "which history noticed it is worth a line")]
+
+mod model;
+
+use model::operation::{History, Lies, Salts};
+use model::{Failure, Plan, run};
+use zzq_wal::negative_controls::{Rule, switch_off};
+
+/// Histories in which the loss of a protection must come to light.
+const SEEDS: u64 = 40;
+
+/// The first failure of histories that `change` has changed, with `rule` switched off.
+fn noticed(rule: Option<Rule>, change: impl Fn(&mut History)) -> Option<(u64, Failure)> {
+    let _off = switch_off(rule);
+    (0..SEEDS).find_map(|seed| {
+        let mut history = model::history(seed);
+        change(&mut history);
+        run(&history, &Plan::EACH_STEP).err().map(|failure| (seed, failure))
+    })
+}
+
+fn must_be_noticed(what: &str, found: Option<(u64, Failure)>) {
+    let Some((seed, failure)) = found else { panic!("{what}: not noticed in {SEEDS} histories") };
+    eprintln!("{what}: history {seed} fails at its step {}: {}", failure.at, failure.what);
+    assert!(!failure.what.starts_with("panic: "), "noticed by chance: {}", failure.what);
+}
+
+#[test]
+fn a_device_that_skips_the_flush_of_writes_is_noticed() {
+    let lie = |lies| move |history: &mut History| history.lies = lies;
+    must_be_noticed("writes without flush", noticed(None, lie(Lies::Writes)));
+}
+
+#[test]
+fn a_device_that_skips_the_flush_of_files_is_noticed() {
+    let lie = |lies| move |history: &mut History| history.lies = lies;
+    must_be_noticed("files without flush", noticed(None, lie(Lies::Files)));
+}
+
+#[test]
+fn a_device_that_skips_the_flush_of_names_is_noticed() {
+    let lie = |lies| move |history: &mut History| history.lies = lies;
+    must_be_noticed("names without flush", noticed(None, lie(Lies::Names)));
+}
+
+#[test]
+fn salts_that_everybody_knows_are_noticed() {
+    must_be_noticed("salt", noticed(None, |history| history.salts = Salts::Constant));
+}
+
+#[test]
+fn a_chain_that_nobody_checks_is_noticed() {
+    must_be_noticed("chain", noticed(Some(Rule::Chain), |_| {}));
+}
+
+#[test]
+fn a_durable_mark_that_nobody_heeds_is_noticed() {
+    must_be_noticed("durable mark", noticed(Some(Rule::DurableMark), |_| {}));
+}
+
+#[test]
+fn breaks_that_make_nothing_void_are_noticed() {
+    must_be_noticed("void rule", noticed(Some(Rule::Void), |_| {}));
+}
