@@ -83,6 +83,9 @@ pub mod negative_controls {
     //! Rules of recovery, to be switched off by tests.
     pub use crate::recover::rules::{Rule, SwitchedOff, switch_off};
 }
-pub use recover::{End, RecoveredRecord, Recovery, SegmentReport, Visit, inspect};
+pub use recover::{
+    Cleared, End, OnProgress, PROGRESS_STEP, Progress, RecoveredRecord, Recovery, SegmentReport,
+    Visit, Void, Why, inspect,
+};
 pub use segment::{META_NAME, segment_name, segment_number};
 pub use tail::{Group, TailCursor, TailRecord};

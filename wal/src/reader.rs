@@ -135,7 +135,7 @@ impl<D: Disk> Reader<D> {
                 self.group.extend_from_slice(header.records(bytes));
                 Some(header)
             }
-            Found::End { .. } => None,
+            Found::End => None,
         };
         self.taken = 0;
         match read {
@@ -218,7 +218,7 @@ impl<D: Disk> Reader<D> {
                 self.enter(lease, open.offset);
                 Ok(())
             }
-            Found::End { .. } => Err(damage(
+            Found::End => Err(damage(
                 segment,
                 open.offset,
                 self.next,
@@ -274,7 +274,7 @@ fn find_group<F: DiskFile>(
         match scan.next().map_err(|error| disk_error(&segment.name(), error))? {
             Found::Group(header, _) if header.last_lsn() >= wanted => return Ok((at, header)),
             Found::Group(..) => {}
-            Found::End { .. } => {
+            Found::End => {
                 let reason = "a group that was durable is not intact".to_owned();
                 return Err(damage(segment, at, wanted, reason));
             }

@@ -20,7 +20,7 @@ use crate::log::shared::Shared;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
 use crate::recover::files::Files;
-use crate::recover::{End, Recovered, Recovery, Visit, recover};
+use crate::recover::{Cleared, End, Recovered, Recovery, Visit, Why, recover};
 use crate::segment::{Segment, SegmentTable, segment_name, spare_name};
 
 impl<D: Disk> Log<D> {
@@ -71,7 +71,8 @@ impl<D: Disk> Log<D> {
         })
         .map_err(OpenError::disk("writing meta"))?;
         let ended = end_last(&segments, &recovery);
-        recycle_unneeded(&mut maker, &files, &segments)?;
+        recovery.cleared.extend(ended.as_deref().map(unused));
+        recycle_unneeded(&mut maker, &files, &segments, &mut recovery.cleared)?;
         Ok((assemble(disk, limits, now_ms, Parts { maker, meta, made, segments, ended }), recovery))
     }
 }
@@ -110,20 +111,29 @@ fn recycle_unneeded<D: Disk>(
     maker: &mut Maker<D>,
     files: &Files<D>,
     segments: &[Arc<Segment<D::File>>],
+    cleared: &mut Vec<Cleared>,
 ) -> Result<(), OpenError> {
     let needed = |number: u64| segments.iter().any(|kept| kept.header.number == number);
     let live = files.live.iter().map(|found| (found.header.number, found.header.length));
     let all = files.unneeded.iter().copied().chain(live);
     for (number, length) in all.filter(|(number, _)| !needed(*number)) {
-        let failed = OpenError::disk(format!("recycling {}", segment_name(number)));
-        maker.recycle(number, length).map_err(failed)?;
+        let file = segment_name(number);
+        maker.recycle(number, length).map_err(OpenError::disk(format!("recycling {file}")))?;
+        cleared.push(Cleared { file, offset: 0, bytes: length, why: Why::Void });
     }
-    for number in &files.trimmed {
-        let name = segment_name(*number);
-        let failed = OpenError::disk(format!("removing {name}"));
-        maker.disk.remove(&name).map_err(failed)?;
+    for (number, bytes) in files.trimmed.iter().copied() {
+        let file = segment_name(number);
+        maker.disk.remove(&file).map_err(OpenError::disk(format!("removing {file}")))?;
+        cleared.push(Cleared { file, offset: 0, bytes, why: Why::Trimmed });
     }
     Ok(())
+}
+
+/// The space behind the groups of a segment, which the helper gives back.
+fn unused<F>(ended: &Segment<F>) -> Cleared {
+    let (offset, length) = (ended.end(), ended.header.length);
+    let bytes = length.saturating_sub(offset);
+    Cleared { file: ended.name(), offset, bytes, why: Why::Unused }
 }
 
 const FIRST_SEGMENT: u64 = 1024 * 1024;

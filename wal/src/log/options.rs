@@ -2,12 +2,18 @@
 
 use std::fmt;
 use std::io::{self, Read};
+use std::num::NonZero;
+use std::thread;
 
 use crate::format::group;
 use crate::format::record::{HEADER_LEN, PART_MAX};
 use crate::format::segment::{GROUPS_AT, Identity, LENGTH_MIN};
 use crate::format::{Salt, index};
 use crate::lsn::Lsn;
+use crate::recover::OnProgress;
+
+/// More threads found no use: one that visits is the slower half.
+const RECOVERY_THREADS_MAX: usize = 4;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -42,12 +48,18 @@ pub struct Options {
     pub visit_from: Lsn,
     /// Known to have been durable, from an image: a log that ends before is damaged.
     pub durable: Lsn,
+    /// Threads that read and check segments ahead of the visitor, each with 1 MiB of memory; 0:
+    /// the opening thread does it, in an order that never varies.
+    pub recovery_threads: usize,
+    /// Hears how far recovery is.
+    pub progress: Option<OnProgress>,
     /// See [`Entropy`].
     pub entropy: Entropy,
 }
 
 impl Options {
-    /// The defaults, with this source of salts.
+    /// The defaults, with this source of salts, and without threads: what it does depends on its
+    /// arguments only.
     pub fn new(entropy: Entropy) -> Self {
         Self {
             identity: Identity::default(),
@@ -63,15 +75,21 @@ impl Options {
             lazy_bytes: 64 * 1024,
             visit_from: Lsn::FIRST,
             durable: Lsn::ZERO,
+            recovery_threads: 0,
+            progress: None,
             entropy,
         }
     }
 
-    /// The defaults, with salts from the operating system.
+    /// The defaults of a machine: salts from the operating system, and as many threads for
+    /// recovery as it has processors, four at most.
     pub fn from_os() -> io::Result<Self> {
         let mut urandom = std::fs::File::open("/dev/urandom")?;
         urandom.read_exact(&mut Salt::default())?;
-        Ok(Self::new(Box::new(move || draw(&mut urandom))))
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let recovery_threads = processors.min(RECOVERY_THREADS_MAX);
+        let entropy = Box::new(move || draw(&mut urandom));
+        Ok(Self { recovery_threads, ..Self::new(entropy) })
     }
 
     /// The length of the first segment.

@@ -9,7 +9,7 @@ use crate::disk::{BLOCK, Disk, DiskFile};
 use crate::error::{Damage, OpenError};
 use crate::format::Fault;
 use crate::format::meta::Facts;
-use crate::format::segment::{Beginning, SegmentHeader};
+use crate::format::segment::{Beginning, Closing, GROUPS_AT, SegmentHeader};
 use crate::io::IoBuffer;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
@@ -21,6 +21,8 @@ use crate::segment::{META_NAME, segment_name, segment_number, spare_number};
 pub(crate) struct FoundSegment<F> {
     pub(crate) header: SegmentHeader,
     pub(crate) file: F,
+    /// What its last block says, if it was closed.
+    pub(crate) closing: Option<Closing>,
     /// Groups behind this offset are void.
     pub(crate) limit: u64,
 }
@@ -28,6 +30,11 @@ pub(crate) struct FoundSegment<F> {
 impl<F> FoundSegment<F> {
     pub(crate) fn name(&self) -> String {
         segment_name(self.header.number)
+    }
+
+    /// What the closing says, unless a break has made that void.
+    pub(crate) fn valid_closing(&self) -> Option<Closing> {
+        self.closing.filter(|closing| self.limit >= closing.end)
     }
 }
 
@@ -39,8 +46,8 @@ pub(crate) struct Files<D: Disk> {
     pub(crate) live: Vec<FoundSegment<D::File>>,
     /// Number and length of those made void as a whole.
     pub(crate) unneeded: Vec<(u64, u64)>,
-    /// Numbers of those trimmed before.
-    pub(crate) trimmed: Vec<u64>,
+    /// Number and length of those trimmed before.
+    pub(crate) trimmed: Vec<(u64, u64)>,
     /// Number and length of spare files.
     pub(crate) spares: Vec<(u64, u64)>,
     /// The highest number of any segment.
@@ -66,14 +73,14 @@ impl<D: Disk> Files<D> {
         let mut has_meta = false;
         for (name, size) in list {
             has_meta |= name == META_NAME;
-            numbers.extend(segment_number(&name));
+            numbers.extend(segment_number(&name).map(|number| (number, size)));
             files.spares.extend(spare_number(&name).map(|number| (number, size)));
         }
         numbers.sort_unstable();
         if !has_meta {
             return match numbers.first() {
                 None => Ok(files),
-                Some(number) => Err(lost_meta(*number)),
+                Some((number, _)) => Err(lost_meta(*number)),
             };
         }
         let meta = Meta::open(&**disk)?;
@@ -84,13 +91,18 @@ impl<D: Disk> Files<D> {
         Ok(files)
     }
 
-    fn read_headers(&mut self, disk: &D, facts: &Facts, numbers: &[u64]) -> Result<(), OpenError> {
+    fn read_headers(
+        &mut self,
+        disk: &D,
+        facts: &Facts,
+        numbers: &[(u64, u64)],
+    ) -> Result<(), OpenError> {
         let first = facts.segments().map_or(0, |range| range.first);
         let mut before = Lsn::ZERO;
-        for number in numbers {
+        for (number, size) in numbers {
             if *number < first {
                 // `meta` knows, the name was not yet gone.
-                self.trimmed.push(*number);
+                self.trimmed.push((*number, *size));
                 continue;
             }
             let segment = read_segment(disk, *number, facts, before)?;
@@ -157,7 +169,8 @@ fn read_segment<D: Disk>(
 ) -> Result<FoundSegment<D::File>, OpenError> {
     let name = segment_name(number);
     let file = disk.open(&name).map_err(OpenError::disk(format!("opening {name}")))?;
-    let header = read_header(&file).map_err(OpenError::disk(format!("reading {name}")))?;
+    let first = read_block(&file, 0);
+    let first = first.map_err(OpenError::disk(format!("reading the first block of {name}")))?;
     let damaged = |reason: String| {
         OpenError::Damage(Damage {
             file: name.clone(),
@@ -168,7 +181,7 @@ fn read_segment<D: Disk>(
             proof: ": a segment gets its name only with a durable header".to_owned(),
         })
     };
-    let header = match header {
+    let header = match SegmentHeader::decode(&first) {
         Ok(header) => header,
         Err(fault @ Fault::Version { .. }) => {
             return Err(OpenError::Version { file: name, fault });
@@ -181,16 +194,20 @@ fn read_segment<D: Disk>(
     if header.identity.log != facts.identity.log {
         return Err(damaged("it belongs to another log".to_owned()));
     }
-    Ok(FoundSegment { header, file, limit: header.length })
+    let failed = OpenError::disk(format!("reading the last block of {name}"));
+    let last = read_block(&file, header.length - GROUPS_AT).map_err(failed)?;
+    let closing = header.decode_closing(&last);
+    Ok(FoundSegment { header, file, closing, limit: header.length })
 }
 
-/// The header of a segment's file: the inner error is about its bytes.
-pub(crate) fn read_header<F: DiskFile>(file: &F) -> std::io::Result<Result<SegmentHeader, Fault>> {
+/// One block of a file; what the file does not have is zero.
+pub(crate) fn read_block<F: DiskFile>(file: &F, at: u64) -> std::io::Result<Box<[u8; BLOCK]>> {
     let mut buffer = IoBuffer::with_blocks(1);
-    let read = file.read_at(&mut buffer, 0)?;
+    let read = file.read_at(&mut buffer, at)?;
     buffer[read..].fill(0);
-    let (blocks, _) = buffer.as_chunks::<BLOCK>();
-    Ok(SegmentHeader::decode(&blocks[0]))
+    let mut block = Box::new([0; BLOCK]);
+    block.copy_from_slice(&buffer);
+    Ok(block)
 }
 
 fn missing(number: u64, first: Lsn, last: Lsn) -> OpenError {

@@ -3,103 +3,42 @@
 //! Owns: the order of reading, the verdict on each segment, the visitor's calls.
 //! Does not know: what a record means. Changes nothing on disk.
 
+mod ahead;
 pub(crate) mod assemble;
 pub(crate) mod files;
+mod report;
 pub(crate) mod rules;
 pub(crate) mod scan;
+mod skip;
 mod verdict;
+mod walk;
+mod window;
 
 use std::sync::Arc;
+use std::thread;
 
-use crate::disk::{BLOCK, Disk, DiskFile};
+use self::ahead::Ahead;
+use self::assemble::{Assembler, PartFault};
+use self::files::{Files, FoundSegment};
+use self::report::Meter;
+pub use self::report::{
+    Cleared, End, OnProgress, PROGRESS_STEP, Progress, RecoveredRecord, Recovery, SegmentReport,
+    Visit, Void, Why,
+};
+use self::rules::Rule;
+use self::scan::{Found, Scan};
+use self::skip::first_header;
+use self::verdict::{Proof, does_not_follow};
+use self::walk::{Step, Walk};
+use self::window::Span;
+use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, OpenError};
 use crate::format::group::GroupHeader;
-use crate::format::record::{self, Flags};
-use crate::format::segment::{Beginning, Closing, GROUPS_AT, LastGood};
-use crate::io::IoBuffer;
+use crate::format::record;
+use crate::format::segment::{Beginning, GROUPS_AT, LastGood};
 use crate::log::Options;
 use crate::lsn::Lsn;
-use crate::segment::{META_NAME, Segment, segment_name};
-use assemble::{Assembler, PartFault};
-use files::{Files, FoundSegment};
-use rules::Rule;
-use scan::{Found, Scan};
-use verdict::{Proof, does_not_follow};
-
-/// A record as recovery finds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecoveredRecord<'a> {
-    /// Its place in the log.
-    pub lsn: Lsn,
-    /// Log time of its group in ms.
-    pub time_ms: u64,
-    /// As staged.
-    pub kind: u8,
-    /// As staged.
-    pub flags: Flags,
-    /// As staged, in one piece.
-    pub body: &'a [u8],
-}
-
-/// Sees each record in LSN order; an error refuses the log.
-pub type Visit<'v> =
-    dyn FnMut(RecoveredRecord<'_>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> + 'v;
-
-/// What was found when the log was opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// Each segment that counts, in order.
-    pub segments: Vec<SegmentReport>,
-    /// The last LSN.
-    pub last_lsn: Lsn,
-    /// Log time of the last group in ms.
-    pub last_time_ms: u64,
-    /// How often the log has been opened, with this time.
-    pub epoch: u64,
-    /// Big records of which only some parts are there; they are void.
-    pub unfinished: usize,
-}
-
-/// One segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SegmentReport {
-    /// Name of its file.
-    pub file: String,
-    /// Its number.
-    pub number: u64,
-    /// Groups read.
-    pub groups: u64,
-    /// Records that they complete.
-    pub records: u64,
-    /// Last LSN in it, or before it.
-    pub last_lsn: Lsn,
-    /// How its groups end.
-    pub end: End,
-}
-
-/// How the groups of a segment end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Not read: the visitor wanted nothing of it, and its end is known.
-    Skipped,
-    /// The next segment goes on from here.
-    Continued {
-        /// Byte offset behind its last group.
-        offset: u64,
-    },
-    /// The log ends here, and nothing was being written.
-    Clean {
-        /// Byte offset behind its last group.
-        offset: u64,
-    },
-    /// The log ends here in a write that was never acknowledged: it is void.
-    Torn {
-        /// Byte offset from which on all is void.
-        offset: u64,
-    },
-    /// Nothing in it counts: it follows a torn end, or was made ahead and not yet used.
-    Void,
-}
+use crate::segment::{META_NAME, Segment};
 
 /// What the log needs to go on.
 pub(crate) struct Recovered<D: Disk> {
@@ -135,15 +74,29 @@ pub(crate) fn recover<D: Disk>(
         recovery: Recovery { epoch: files.epoch, ..Recovery::default() },
         segments: Vec::new(),
         cut: false,
+        meter: Meter::new(None, 0, 0),
     };
-    fold.gather_proofs(&files)?;
+    fold.gather_proofs(&files);
     let live: Vec<&FoundSegment<D::File>> = files.live.iter().collect();
     let first = fold.skip(&live)?;
-    let ended = fold.read(&live[first..])?;
+    let live = &live[first..];
+    let spans: Vec<_> = live
+        .iter()
+        .map(|found| Span::new(found.file.clone(), &found.header, found.limit))
+        .collect();
+    let bytes = spans.iter().map(Span::bytes).sum();
+    fold.meter = Meter::new(options.progress.as_ref(), bytes, live.len());
+    let ended = thread::scope(|scope| {
+        let mut ahead = Ahead::start(scope, options.recovery_threads, &spans);
+        fold.read(live, &mut ahead)
+    })?;
     if let Some(rest) = ended {
-        let rest = &live[first + rest..];
-        fold.recovery.segments.extend(rest.iter().map(|void| void_report(void)));
+        let void = |void: &&FoundSegment<_>| {
+            SegmentReport::new(void.name(), void.header.number, End::Void)
+        };
+        fold.recovery.segments.extend(live[rest..].iter().map(void));
     }
+    fold.meter.finish();
     let last = fold.last;
     let mut recovery = fold.recovery;
     recovery.unfinished += fold.assembler.forget();
@@ -151,17 +104,6 @@ pub(crate) fn recover<D: Disk>(
     recovery.last_time_ms = last.time_ms;
     let segments = fold.segments;
     Ok(Recovered { files, recovery, last, segments })
-}
-
-fn void_report<F>(segment: &FoundSegment<F>) -> SegmentReport {
-    SegmentReport {
-        file: segment.name(),
-        number: segment.header.number,
-        groups: 0,
-        records: 0,
-        last_lsn: Lsn::ZERO,
-        end: End::Void,
-    }
 }
 
 struct Fold<'o, 'v, F> {
@@ -175,11 +117,12 @@ struct Fold<'o, 'v, F> {
     /// The log is read from a place where first parts of big records have been trimmed: these
     /// records were not wanted any more, the segment is kept for others.
     cut: bool,
+    meter: Meter<'o>,
 }
 
 impl<F: DiskFile> Fold<'_, '_, F> {
     /// What `meta`, the caller, headers and closings say was durable.
-    fn gather_proofs<D: Disk<File = F>>(&mut self, files: &Files<D>) -> Result<(), OpenError> {
+    fn gather_proofs<D: Disk<File = F>>(&mut self, files: &Files<D>) {
         self.proof.add(0, self.options.durable, || "an image".to_owned());
         if let Some(meta) = &files.meta
             && rules::holds(Rule::DurableMark)
@@ -190,62 +133,19 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         for segment in &files.live {
             let good = segment.header.last_good;
             self.proof.add(good.group, good.lsn, || format!("the header of {}", segment.name()));
-            // A break behind it has made void what a closing speaks of.
-            if segment.limit == segment.header.length
-                && let Some(closing) = read_closing(segment)?
-            {
+            if let Some(closing) = segment.valid_closing() {
                 let last = closing.last;
                 self.proof.add(last.group, last.lsn, || format!("the end of {}", segment.name()));
             }
         }
-        Ok(())
-    }
-
-    /// Passes over segments of which the visitor wants nothing; returns where to begin.
-    fn skip(&mut self, live: &[&FoundSegment<F>]) -> Result<usize, OpenError> {
-        let Some(start) = self.find_start(live)? else { return Ok(0) };
-        for (segment, end) in live.iter().zip(&start.skipped) {
-            let kept = Segment::new(segment.header, segment.file.clone());
-            kept.note_durable(end.first_lsn, end.last.lsn, end.last.end, end.needs);
-            if end.indexed {
-                kept.set_indexed();
-            }
-            note_break(segment, &kept);
-            self.segments.push(Arc::new(kept));
-            let mut report = void_report(segment);
-            report.last_lsn = end.last.lsn;
-            report.end = End::Skipped;
-            self.recovery.segments.push(report);
-            self.last = end.last;
-        }
-        Ok(start.skipped.len())
-    }
-
-    /// The longest front of segments that hold nothing the visitor wants, nor parts of it, and
-    /// whose ends are known without reading them.
-    fn find_start(&self, live: &[&FoundSegment<F>]) -> Result<Option<Start>, OpenError> {
-        let mut ends = Vec::new();
-        for pair in live.windows(2) {
-            let Some(end) = known_end(pair[0], pair[1])? else { break };
-            if end.last.lsn >= self.options.visit_from {
-                break;
-            }
-            ends.push(end);
-        }
-        // What begins in a segment must not need parts from one that was passed over.
-        while !ends.is_empty() {
-            let first = first_group(live[ends.len()])?;
-            let needed = first.and_then(|header| header.open).map(|place| place.segment);
-            if needed.is_none_or(|needed| needed >= live[ends.len()].header.number) {
-                return Ok(Some(Start { skipped: ends }));
-            }
-            ends.pop();
-        }
-        Ok(None)
     }
 
     /// Reads segments in order. Returns how many count if the log ends before the last.
-    fn read(&mut self, live: &[&FoundSegment<F>]) -> Result<Option<usize>, OpenError> {
+    fn read(
+        &mut self,
+        live: &[&FoundSegment<F>],
+        ahead: &mut Ahead<'_, F>,
+    ) -> Result<Option<usize>, OpenError> {
         if let Some(first) = live.first()
             && self.segments.is_empty()
         {
@@ -257,22 +157,25 @@ impl<F: DiskFile> Fold<'_, '_, F> {
                 self.recovery.unfinished += self.assembler.forget();
                 epoch = segment.header.epoch;
             }
-            let mut report = self.read_segment(segment)?;
+            self.meter.begin_segment(ahead.span(nth).bytes());
+            let (mut report, torn) =
+                self.read_segment(segment, Walk::new(ahead, nth, GROUPS_AT))?;
+            let offset = self.last_end_in(segment);
             let next = live.get(nth + 1);
             if self.goes_on(next)? {
-                report.end = End::Continued { offset: self.last_end_in(segment) };
+                report.end = End::Continued { offset };
                 self.recovery.segments.push(report);
+                self.meter.end_segment();
                 continue;
             }
-            let offset = self.last_end_in(segment);
-            let torn = self.judge(&live[nth..], offset)?;
+            let void = self.judge(&live[nth..], ahead, nth, offset, torn)?;
             if next.is_some_and(|next| next.header.beginning == Beginning::Break) {
                 let reason = "its last group is not the one that the next segment names".to_owned();
                 let place = (segment.name(), offset);
                 return Err(OpenError::Damage(self.proof.damage(&self.last, place, reason)));
             }
-            let torn = torn || report.end == (End::Torn { offset });
-            report.end = if torn { End::Torn { offset } } else { End::Clean { offset } };
+            report.end = if void.is_some() { End::Torn { offset } } else { End::Clean { offset } };
+            report.void = void;
             self.recovery.segments.push(report);
             return Ok(Some(nth + 1));
         }
@@ -304,40 +207,41 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         Ok(())
     }
 
-    fn read_segment(&mut self, segment: &FoundSegment<F>) -> Result<SegmentReport, OpenError> {
-        let mut report = void_report(segment);
+    /// Visits the groups of one segment; also says what is wrong at their end, if bytes of a group
+    /// are there.
+    fn read_segment(
+        &mut self,
+        segment: &FoundSegment<F>,
+        mut walk: Walk<'_, '_, F>,
+    ) -> Result<(SegmentReport, Option<&'static str>), OpenError> {
+        let mut report = SegmentReport::new(segment.name(), segment.header.number, End::Void);
         let kept = Arc::new(Segment::new(segment.header, segment.file.clone()));
-        let mut scan = Scan::new(segment.file.clone(), &segment.header, GROUPS_AT, segment.limit);
-        let failed = || OpenError::disk(format!("reading {}", segment.name()));
-        loop {
-            let at = scan.at();
-            match scan.next().map_err(failed())? {
-                Found::Group(header, group) if does_not_follow(&header, &self.last).is_none() => {
-                    self.read_records(segment, at, &header, group)?;
-                    report.groups += 1;
-                    report.records += u64::from(header.records);
-                    self.note_group(segment, &kept, at, &header);
-                }
-                Found::Group(..) => {
-                    report.end = End::Torn { offset: at };
-                    break;
-                }
-                Found::End { torn } => {
-                    report.end =
-                        if torn { End::Torn { offset: at } } else { End::Clean { offset: at } };
-                    break;
-                }
+        let torn = loop {
+            let at = walk.at();
+            let failed = OpenError::disk(format!("reading {} near byte {at}", report.file));
+            let (header, bytes, records) = match walk.next().map_err(failed)? {
+                Step::Group { header, bytes, records } => (header, bytes, records),
+                Step::End(torn) => break torn,
+            };
+            if let Some(why) = does_not_follow(&header, &self.last) {
+                break Some(why);
             }
-        }
+            records.map_err(|fault| damaged_group(segment, at, &header, fault.to_string()))?;
+            self.read_records(segment, at, &header, bytes)?;
+            report.groups += 1;
+            report.records += u64::from(header.records);
+            self.note_group(segment, &kept, at, &header);
+            self.meter.group(header.length, self.last.lsn);
+        };
         report.last_lsn = self.last.lsn;
         note_break(segment, &kept);
         if kept.first_lsn().is_some() {
-            if read_closing(segment)?.is_some_and(|closing| closing.last == self.last) {
+            if segment.closing.is_some_and(|closing| closing.last == self.last) {
                 kept.set_indexed();
             }
             self.segments.push(kept);
         }
-        Ok(report)
+        Ok((report, torn))
     }
 
     fn note_group(
@@ -367,19 +271,13 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         group: &GroupHeader,
         bytes: &[u8],
     ) -> Result<(), OpenError> {
-        let damaged = |reason: String| Damage {
-            file: segment.name(),
-            offset: at,
-            first: group.first_lsn,
-            last: group.last_lsn(),
-            reason,
-            proof: ": their group is intact".to_owned(),
-        };
+        let damaged = |reason: String| damaged_group(segment, at, group, reason);
         let mut rest = group.records(bytes);
         let mut lsn = group.first_lsn;
         while !rest.is_empty() {
-            let (record, behind) =
-                record::split(rest).map_err(|fault| damaged(fault.to_string()))?;
+            // Their checksums were looked at when the window was read.
+            let (record, _, behind) =
+                record::split_unchecked(rest).map_err(|fault| damaged(fault.to_string()))?;
             rest = behind;
             let body = match self.assembler.take(&record) {
                 Ok(None) => continue,
@@ -415,28 +313,38 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         }
     }
 
-    /// The log ends in the first of `rest`: true if it is torn there, an error if damaged.
-    fn judge(&mut self, rest: &[&FoundSegment<F>], offset: u64) -> Result<bool, OpenError> {
-        let (mut torn, mut ends_in) = (false, None);
-        for (nth, segment) in rest.iter().enumerate() {
-            let from = if nth == 0 { offset } else { GROUPS_AT };
-            let limit = segment.limit;
-            let mut scan = Scan::new(segment.file.clone(), &segment.header, from, limit);
+    /// The log ends in the first of `rest`, the segment `nth` of those that are read ahead: what
+    /// is void there if it is torn, an error if it is damaged.
+    fn judge(
+        &mut self,
+        rest: &[&FoundSegment<F>],
+        ahead: &mut Ahead<'_, F>,
+        nth: usize,
+        offset: u64,
+        torn: Option<&'static str>,
+    ) -> Result<Option<Void>, OpenError> {
+        let (mut ends_in, mut void_last) = (None, self.last.lsn);
+        for (at, segment) in rest.iter().enumerate() {
+            let from = if at == 0 { offset } else { GROUPS_AT };
             let name = segment.name();
             let last = self.last.group;
             let seen = |header: &GroupHeader| {
                 if header.number > last {
-                    torn = true;
-                    ends_in = ends_in.or(Some(nth));
+                    ends_in = ends_in.or(Some(at));
+                    void_last = void_last.max(header.last_lsn());
                     self.proof.add_header(header, || format!("a later group in {name}"));
                 }
             };
-            scan.remains(seen).map_err(OpenError::disk(format!("reading {name}")))?;
+            let remains = Walk::new(ahead, nth + at, from).remains(seen);
+            remains.map_err(OpenError::disk(format!("reading {name} behind byte {from}")))?;
         }
         if !self.proof.contradicts(&self.last) {
-            return Ok(torn);
+            let reason = torn.or(ends_in.is_some().then_some("a later group is there without it"));
+            let first = self.last.lsn.next();
+            return Ok(reason.map(|reason| Void { offset, first, last: void_last, reason }));
         }
-        let reason = "no intact group that follows the one before".to_owned();
+        let why = torn.map_or_else(String::new, |why| format!(": {why}"));
+        let reason = format!("no intact group that follows the one before{why}");
         let place = match rest {
             [full, next, ..] if ends_in != Some(0) && self.is_whole(full, next, ends_in)? => {
                 (next.name(), GROUPS_AT)
@@ -457,14 +365,28 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         if next.header.beginning == Beginning::Break {
             return Ok(false);
         }
-        if let Some(closing) = read_closing(segment)? {
+        if let Some(closing) = segment.closing {
             return Ok(closing.last.group == self.last.group);
         }
-        let mut first = None;
-        let mut scan = Scan::new(next.file.clone(), &next.header, GROUPS_AT, 2 * GROUPS_AT);
-        let failed = OpenError::disk(format!("reading {}", next.name()));
-        scan.remains(|header| first = Some(header.number)).map_err(failed)?;
+        let first = first_header(next)?.map(|header| header.number);
         Ok(first.map_or(ends_in == Some(1), |number| number == self.last.group + 1))
+    }
+}
+
+/// A group that is intact says what no writer says.
+fn damaged_group<F>(
+    segment: &FoundSegment<F>,
+    offset: u64,
+    group: &GroupHeader,
+    reason: String,
+) -> Damage {
+    Damage {
+        file: segment.name(),
+        offset,
+        first: group.first_lsn,
+        last: group.last_lsn(),
+        reason,
+        proof: ": their group is intact".to_owned(),
     }
 }
 
@@ -474,53 +396,12 @@ fn note_break<F>(found: &FoundSegment<F>, kept: &Segment<F>) {
     }
 }
 
-/// Segments passed over.
-struct Start {
-    skipped: Vec<KnownEnd>,
-}
-
-/// The end of a segment that was not read.
-struct KnownEnd {
-    first_lsn: Lsn,
-    last: LastGood,
-    needs: u64,
-    indexed: bool,
-}
-
-/// The end of `segment` as its closing, or a break behind it, tells.
-fn known_end<F: DiskFile>(
-    segment: &FoundSegment<F>,
-    next: &FoundSegment<F>,
-) -> Result<Option<KnownEnd>, OpenError> {
-    let closing = read_closing(segment)?;
-    let good = next.header.last_good;
-    let last = match (&closing, next.header.beginning) {
-        (_, Beginning::Break) if good.segment == segment.header.number => good,
-        (Some(closing), Beginning::Roll) => closing.last,
-        _ => return Ok(None),
-    };
-    let Some(first) = first_group(segment)? else { return Ok(None) };
-    let indexed = closing.is_some_and(|closing| closing.last == last);
-    let needs = first.open.map_or(0, |place| place.segment);
-    Ok(Some(KnownEnd { first_lsn: first.first_lsn, last, needs, indexed }))
-}
-
 /// The header of a segment's first group, if that group is intact.
 fn first_group<F: DiskFile>(segment: &FoundSegment<F>) -> Result<Option<GroupHeader>, OpenError> {
     let mut scan = Scan::new(segment.file.clone(), &segment.header, GROUPS_AT, segment.limit);
-    let failed = OpenError::disk(format!("reading {}", segment.name()));
+    let failed = OpenError::disk(format!("reading {} near byte {GROUPS_AT}", segment.name()));
     Ok(match scan.next().map_err(failed)? {
         Found::Group(header, _) => Some(header),
-        Found::End { .. } => None,
+        Found::End => None,
     })
-}
-
-fn read_closing<F: DiskFile>(segment: &FoundSegment<F>) -> Result<Option<Closing>, OpenError> {
-    let mut buffer = IoBuffer::with_blocks(1);
-    let at = segment.header.length - GROUPS_AT;
-    let failed = OpenError::disk(format!("reading {}", segment_name(segment.header.number)));
-    let read = segment.file.read_at(&mut buffer, at).map_err(failed)?;
-    buffer[read..].fill(0);
-    let (blocks, _) = buffer.as_chunks::<BLOCK>();
-    Ok(segment.header.decode_closing(&blocks[0]))
 }

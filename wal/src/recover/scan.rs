@@ -17,8 +17,8 @@ const WINDOW: usize = 256 * 1024;
 pub(crate) enum Found<'a> {
     /// An intact group of this segment: its header and all its bytes.
     Group(GroupHeader, &'a [u8]),
-    /// No such group. `torn`: remains of one are there.
-    End { torn: bool },
+    /// No such group.
+    End,
 }
 
 /// Reads groups from a place on.
@@ -67,36 +67,22 @@ impl<F: DiskFile> Scan<F> {
     /// The group at [`at`](Self::at), which then moves behind it.
     pub(crate) fn next(&mut self) -> io::Result<Found<'_>> {
         if self.at >= self.limit {
-            return Ok(Found::End { torn: false });
+            return Ok(Found::End);
         }
         self.read(BLOCK)?;
         let left = usize::try_from(self.limit - self.at).unwrap_or(usize::MAX);
         let Some(header) = self.header().filter(|header| header.length <= left) else {
-            let torn = self.looks_torn();
-            return Ok(Found::End { torn });
+            return Ok(Found::End);
         };
         self.read(header.length)?;
         let start = self.start();
         let available = (self.filled - start).min(header.length);
         let group = &self.buffer[start..start + available];
         if !header.body_is_intact(group) {
-            return Ok(Found::End { torn: true });
+            return Ok(Found::End);
         }
         self.at += header.length as u64;
         Ok(Found::Group(header, group))
-    }
-
-    /// Looks at every further block for headers of this segment, intact bodies or not. Only
-    /// this use of the file knows the salt, so that no payload passes for one.
-    pub(crate) fn remains(&mut self, mut seen: impl FnMut(&GroupHeader)) -> io::Result<()> {
-        while self.at < self.limit {
-            self.read(BLOCK)?;
-            if let Some(header) = self.header() {
-                seen(&header);
-            }
-            self.at += GROUPS_AT;
-        }
-        Ok(())
     }
 
     fn start(&self) -> usize {
@@ -110,13 +96,6 @@ impl<F: DiskFile> Scan<F> {
         let bytes = self.buffer.get(self.start()..self.filled)?;
         let header = GroupHeader::decode(bytes)?;
         (header.salt == self.salt && header.segment == self.number).then_some(header)
-    }
-
-    /// The block has our salt where a header has it, or anything at all in a fresh file.
-    fn looks_torn(&self) -> bool {
-        let start = self.start();
-        let block = self.buffer.get(start..self.filled.min(start + BLOCK)).unwrap_or_default();
-        block.get(16..32).is_some_and(|salt| *salt == self.salt)
     }
 
     /// Makes the buffer hold `len` bytes from `at` on, as far as the file has them.

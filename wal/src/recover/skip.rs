@@ -1,0 +1,104 @@
+//! Passing over what the visitor does not want.
+//!
+//! Owns: which segments need not be read, because their ends are known without it.
+//! Does not know: what is in them.
+
+use std::sync::Arc;
+
+use super::files::{FoundSegment, read_block};
+use super::report::{End, SegmentReport};
+use super::{Fold, note_break};
+use crate::disk::DiskFile;
+use crate::error::OpenError;
+use crate::format::group::GroupHeader;
+use crate::format::segment::{Beginning, GROUPS_AT, LastGood};
+use crate::lsn::Lsn;
+use crate::segment::Segment;
+
+impl<F: DiskFile> Fold<'_, '_, F> {
+    /// Passes over segments of which the visitor wants nothing; returns where to begin.
+    pub(super) fn skip(&mut self, live: &[&FoundSegment<F>]) -> Result<usize, OpenError> {
+        let Some(start) = self.find_start(live)? else { return Ok(0) };
+        for (segment, end) in live.iter().zip(&start.skipped) {
+            let kept = Segment::new(segment.header, segment.file.clone());
+            kept.note_durable(end.first_lsn, end.last.lsn, end.last.end, end.needs);
+            if end.indexed {
+                kept.set_indexed();
+            }
+            note_break(segment, &kept);
+            self.segments.push(Arc::new(kept));
+            let mut report =
+                SegmentReport::new(segment.name(), segment.header.number, End::Skipped);
+            report.last_lsn = end.last.lsn;
+            self.recovery.segments.push(report);
+            self.last = end.last;
+        }
+        Ok(start.skipped.len())
+    }
+
+    /// The longest front of segments that hold nothing the visitor wants, nor parts of it, and
+    /// whose ends are known without reading them.
+    fn find_start(&self, live: &[&FoundSegment<F>]) -> Result<Option<Start>, OpenError> {
+        let mut ends = Vec::new();
+        for pair in live.windows(2) {
+            let Some(end) = known_end(pair[0], pair[1])? else { break };
+            if end.last.lsn >= self.options.visit_from {
+                break;
+            }
+            ends.push(end);
+        }
+        // What begins in a segment must not need parts from one that was passed over.
+        while !ends.is_empty() {
+            let first = first_header(live[ends.len()])?;
+            let needed = first.and_then(|header| header.open).map(|place| place.segment);
+            if needed.is_none_or(|needed| needed >= live[ends.len()].header.number) {
+                return Ok(Some(Start { skipped: ends }));
+            }
+            ends.pop();
+        }
+        Ok(None)
+    }
+}
+
+/// Segments passed over.
+struct Start {
+    skipped: Vec<KnownEnd>,
+}
+
+/// The end of a segment that was not read.
+struct KnownEnd {
+    first_lsn: Lsn,
+    last: LastGood,
+    needs: u64,
+    indexed: bool,
+}
+
+/// The end of `segment` as its closing, or a break behind it, tells.
+fn known_end<F: DiskFile>(
+    segment: &FoundSegment<F>,
+    next: &FoundSegment<F>,
+) -> Result<Option<KnownEnd>, OpenError> {
+    let closing = segment.closing;
+    let good = next.header.last_good;
+    let last = match (&closing, next.header.beginning) {
+        (_, Beginning::Break) if good.segment == segment.header.number => good,
+        (Some(closing), Beginning::Roll) => closing.last,
+        _ => return Ok(None),
+    };
+    let Some(first) = first_header(segment)? else { return Ok(None) };
+    let indexed = closing.is_some_and(|closing| closing.last == last);
+    let needs = first.open.map_or(0, |place| place.segment);
+    Ok(Some(KnownEnd { first_lsn: first.first_lsn, last, needs, indexed }))
+}
+
+/// The header of a segment's first group; its body is not looked at.
+pub(super) fn first_header<F: DiskFile>(
+    segment: &FoundSegment<F>,
+) -> Result<Option<GroupHeader>, OpenError> {
+    let failed = OpenError::disk(format!("reading {} at byte {GROUPS_AT}", segment.name()));
+    let block = read_block(&segment.file, GROUPS_AT).map_err(failed)?;
+    let ours = |header: &GroupHeader| {
+        header.salt == segment.header.salt && header.segment == segment.header.number
+    };
+    Ok(GroupHeader::decode(&*block).filter(ours))
+}
