@@ -70,6 +70,7 @@ mod reader;
 mod recover;
 mod segment;
 pub mod sim_disk;
+mod sync;
 mod tail;
 
 pub use clock::LogClock;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use crate::chunk::Chunk;
 use crate::disk::{Completion, Disk};
@@ -20,6 +20,7 @@ use crate::log::flight::Flight;
 use crate::log::helper::{Reply, Task};
 use crate::log::maker::MakeError;
 use crate::log::shared::Shared;
+use crate::log::wanted::{Mark, Starved, Wanted};
 use crate::lsn::Lsn;
 use crate::segment::Segment;
 use crate::tail::Group;
@@ -38,18 +39,15 @@ pub trait Wake: Send + Sync {
 pub(crate) struct ProducerShared {
     /// The producer's counts of what has an LSN and of what is durable.
     pub(crate) appended: AtomicU64,
-    pub(crate) durable: AtomicU64,
-    /// Wake when `durable` reaches this; [`NOBODY`] if nobody waits.
-    pub(crate) wanted: AtomicU64,
-    /// Wake when the record with this LSN is durable; [`NOBODY`] if nobody waits.
-    pub(crate) wanted_lsn: AtomicU64,
-    /// Wake when chunks have left the ring.
-    pub(crate) starved: AtomicBool,
+    pub(crate) durable: Mark,
+    /// Of `durable`.
+    pub(crate) wanted: Wanted,
+    /// Of the log's durable LSN.
+    pub(crate) wanted_lsn: Wanted,
+    /// Of room in the ring.
+    pub(crate) starved: Starved,
     pub(crate) wake: Arc<dyn Wake>,
 }
-
-/// No count is ever that high.
-pub(crate) const NOBODY: u64 = u64::MAX;
 
 /// A producer as the leader sees it.
 pub(crate) struct Lane {

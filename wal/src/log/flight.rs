@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use crate::disk::{Completion, Disk, Write};
 use crate::format::group::GroupHeader;
 use crate::io::IoBuffer;
-use crate::log::core::{Core, FLIGHTS_MAX, Lane, Leader, Mode, NOBODY};
+use crate::log::core::{Core, FLIGHTS_MAX, Lane, Leader, Mode};
 use crate::log::shared::Shared;
+use crate::log::wanted::Published;
 use crate::segment::Segment;
 
 /// A group on its way to disk.
@@ -104,13 +105,9 @@ impl<D: Disk> Core<D> {
 
     /// Wakes the lanes that wait for a record of whichever lane.
     fn wake_for_lsn(&self, leader: Leader<'_>) {
-        // Pairs with the fence in `Producer::wants_lsn`: one of the two sees the other.
-        fence(Ordering::SeqCst);
+        let published = Published::so_far();
         for (at, lane) in self.lanes.iter().enumerate() {
-            let wanted = &lane.shared.wanted_lsn;
-            let lsn = wanted.load(Ordering::SeqCst);
-            let due = lsn <= self.durable.lsn.get()
-                && wanted.compare_exchange(lsn, NOBODY, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            let due = lane.shared.wanted_lsn.is_met(self.durable.lsn.get(), &published);
             if due && leader.producer != Some(at) {
                 lane.shared.wake.wake();
             }
@@ -160,19 +157,9 @@ impl<D: Disk> Core<D> {
 impl Lane {
     /// Publishes the producer's durable count, and wakes it if it waits for that.
     fn publish(&self, handed: u64, leads: bool) {
-        let before = self.shared.durable.swap(handed, Ordering::SeqCst);
-        assert!(before <= handed, "a durable count never goes back");
+        self.shared.durable.publish(handed);
         assert!(handed <= self.shared.appended.load(Ordering::Relaxed), "durable is appended");
-        // Pairs with the fence in `Producer::wants`: one of the two sees the other.
-        fence(Ordering::SeqCst);
-        let wanted = self.shared.wanted.load(Ordering::SeqCst);
-        let due = wanted <= handed
-            && self
-                .shared
-                .wanted
-                .compare_exchange(wanted, NOBODY, Ordering::SeqCst, Ordering::SeqCst)
-                .is_ok();
-        if due && !leads {
+        if self.shared.wanted.is_met(handed, &Published::so_far()) && !leads {
             self.shared.wake.wake();
         }
     }

@@ -5,6 +5,7 @@
 mod core;
 mod flight;
 mod helper;
+mod lead;
 mod maker;
 mod moving;
 mod open;
@@ -12,6 +13,7 @@ mod options;
 mod pack;
 mod producer;
 mod shared;
+mod wanted;
 
 use std::fmt;
 use std::io;
@@ -22,12 +24,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub(crate) use self::core::FLIGHTS_MAX;
-use self::core::{Lane, Leader, NOBODY, ProducerShared};
+use self::core::{Lane, Leader, ProducerShared};
 pub use self::core::{Stall, Wake};
 pub use self::options::{Entropy, Options};
 pub use self::producer::{Producer, Staging};
 pub use self::shared::Drive;
 pub(crate) use self::shared::Shared;
+use self::wanted::{Mark, Starved, Wanted};
 use crate::chunk::Chunk;
 use crate::disk::Disk;
 use crate::error::{ReadError, TooManyProducers};
@@ -66,10 +69,10 @@ impl<D: Disk> Log<D> {
         let limits = self.shared.limits;
         let mine = Arc::new(ProducerShared {
             appended: AtomicU64::new(0),
-            durable: AtomicU64::new(0),
-            wanted: AtomicU64::new(NOBODY),
-            wanted_lsn: AtomicU64::new(NOBODY),
-            starved: AtomicBool::new(false),
+            durable: Mark::new(0),
+            wanted: Wanted::new(),
+            wanted_lsn: Wanted::new(),
+            starved: Starved::new(),
             wake,
         });
         let (ring, taken) = rtrb::RingBuffer::new(limits.ring_chunks);

@@ -1,7 +1,7 @@
 //! Packing: chunks of all producers become one group with a place, LSNs and a seal.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use crate::chunk::Part;
 use crate::disk::Disk;
@@ -13,6 +13,7 @@ use crate::log::core::{Active, Core, Full, Lane, Leader, Stall};
 use crate::log::flight::{Flight, State};
 use crate::log::options::room;
 use crate::log::shared::Shared;
+use crate::log::wanted::Published;
 use crate::lsn::Lsn;
 use crate::tail::Group;
 
@@ -223,10 +224,9 @@ impl<D: Disk> Core<D> {
     }
 
     fn wake_starved(&self, leader: Leader<'_>) {
-        // Pairs with the fence of a producer between stating that it starves and looking again.
-        fence(Ordering::SeqCst);
+        let published = Published::so_far();
         for (number, lane) in self.lanes.iter().enumerate() {
-            let starved = lane.shared.starved.swap(false, Ordering::SeqCst);
+            let starved = lane.shared.starved.is_met(&published);
             if starved && leader.producer != Some(number) {
                 lane.shared.wake.wake();
             }

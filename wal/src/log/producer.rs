@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use crate::chunk::Chunk;
 use crate::disk::Disk;
 use crate::error::StageError;
 use crate::format::record::{BODY_MAX, Flags, HEADER_LEN};
-use crate::log::core::{Leader, NOBODY, ProducerShared};
+use crate::log::core::{Leader, ProducerShared};
 use crate::log::shared::{Drive, Shared};
 use crate::lsn::{Handed, Lsn};
 use crate::tail::TailCursor;
@@ -127,11 +127,11 @@ impl<D: Disk> Producer<D> {
         if self.sees_room(reserved) {
             return true;
         }
-        self.starve();
+        self.mine.starved.ask();
         self.flush_backlog();
         let room = self.sees_room(reserved);
         if room {
-            self.mine.starved.store(false, Ordering::SeqCst);
+            self.mine.starved.take_back();
         }
         room
     }
@@ -167,20 +167,12 @@ impl<D: Disk> Producer<D> {
         }
     }
 
-    /// States that it wants to be called when there is room. It looks at the ring once more after
-    /// this: room that came before is not told.
-    fn starve(&self) {
-        // Pairs with the fence of the leader between taking chunks and looking for who starves.
-        self.mine.starved.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-    }
-
     /// The ring takes what waits for it. Of what is left somebody has to call again, each time
     /// anew: the call of the last time is used up.
     fn flush_backlog(&mut self) {
         self.push_backlog();
         if !self.backlog.is_empty() {
-            self.starve();
+            self.mine.starved.ask();
             self.push_backlog();
         }
     }
@@ -244,33 +236,20 @@ impl<D: Disk> Producer<D> {
 
     /// How many of its records are durable: all up to this count.
     pub fn durable(&self) -> Handed {
-        Handed::new(self.mine.durable.load(Ordering::Acquire))
+        Handed::new(self.mine.durable.get())
     }
 
-    /// Asks for one wake-up when `handed` is durable. True if it is already, and then nobody is
-    /// woken. A later call replaces an earlier one.
+    /// Asks for one wake-up when `handed` is durable. True if it is already: then none is needed,
+    /// though one may be under way. A later call replaces an earlier one.
     pub fn wants(&self, handed: Handed) -> bool {
-        self.mine.wanted.store(handed.get(), Ordering::SeqCst);
-        // Pairs with the fence of the leader between publishing and looking for who waits.
-        fence(Ordering::SeqCst);
-        if self.durable() < handed {
-            return false;
-        }
-        self.mine.wanted.store(NOBODY, Ordering::SeqCst);
-        true
+        self.mine.wanted.ask(handed.get(), &self.mine.durable)
     }
 
     /// Asks for one wake-up when the record with this LSN is durable, whoever staged it. True if it
-    /// is already, and then nobody is woken. A later call replaces an earlier one.
+    /// is already: then none is needed, though one may be under way. A later call replaces an
+    /// earlier one.
     pub fn wants_lsn(&self, lsn: Lsn) -> bool {
-        self.mine.wanted_lsn.store(lsn.get(), Ordering::SeqCst);
-        // Pairs with the fence of the leader between publishing and looking for who waits.
-        fence(Ordering::SeqCst);
-        if self.log.durable() < lsn {
-            return false;
-        }
-        self.mine.wanted_lsn.store(NOBODY, Ordering::SeqCst);
-        true
+        self.mine.wanted_lsn.ask(lsn.get(), self.log.durable_mark())
     }
 
     /// A cursor that sees every group appended from now on, until this producer is dropped. It

@@ -1,15 +1,17 @@
 //! What all parts of one log share: atomics that lanes read, and the locks that they only try.
 //!
-//! Owns: the leadership protocol. Does not know: what a leader does.
+//! Does not know: what a leader does.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
 use crate::disk::Disk;
 use crate::format::segment::LastGood;
 use crate::log::core::{Core, Leader, Limits, ProducerShared, Stall, Step};
 use crate::log::helper::Helper;
+use crate::log::lead::Leadership;
+use crate::log::wanted::Mark;
 use crate::lsn::Lsn;
 use crate::segment::SegmentTable;
 
@@ -28,13 +30,11 @@ pub struct Drive {
 pub(crate) struct Shared<D: Disk> {
     pub(crate) disk: Arc<D>,
     pub(crate) limits: Limits,
-    core: Mutex<Core<D>>,
+    leadership: Leadership<Core<D>>,
     pub(crate) helper: Mutex<Helper<D>>,
     pub(crate) table: Arc<SegmentTable<D::File>>,
-    /// Something may be there for a leader to do.
-    work: AtomicBool,
     appended: AtomicU64,
-    durable: AtomicU64,
+    durable: Mark,
     durable_group: AtomicU64,
     pub(crate) trim_below: AtomicU64,
     no_space: AtomicBool,
@@ -56,12 +56,11 @@ impl<D: Disk> Shared<D> {
         Self {
             disk,
             limits: core.limits,
-            core: Mutex::new(core),
+            leadership: Leadership::new(core),
             helper: Mutex::new(helper),
             table,
-            work: AtomicBool::new(false),
             appended: AtomicU64::new(last.lsn.get()),
-            durable: AtomicU64::new(last.lsn.get()),
+            durable: Mark::new(last.lsn.get()),
             durable_group: AtomicU64::new(last.group),
             trim_below: AtomicU64::new(0),
             no_space: AtomicBool::new(false),
@@ -72,56 +71,25 @@ impl<D: Disk> Shared<D> {
         }
     }
 
-    /// Leads if leadership is free. With `may_pack` nothing staged before the call is forgotten:
-    ///
-    /// A lane pushes its chunk, sets `work`, and only then tries the lock. If it fails, somebody
-    /// held the lock after `work` was set, and looks at `work` after letting go (the two fences
-    /// order "set work, see the lock taken" against "release the lock, read work": one of the
-    /// two must see the other). Whoever clears `work` does so by a swap under the lock and looks
-    /// at the rings after it, so it sees the chunk of whoever set it.
+    /// Leads if leadership is free. With `may_pack` nothing staged before the call is forgotten.
     pub(crate) fn lead(&self, leader: Leader<'_>, now_ms: u64, may_pack: bool) -> Drive {
-        let mut drive = Drive::default();
-        let mut may_pack = may_pack;
-        if may_pack {
-            self.work.store(true, Ordering::SeqCst);
+        let led = self
+            .leadership
+            .lead(may_pack, |core, may_pack| core.step(self, leader, now_ms, may_pack));
+        if led.broken {
+            self.poison("an invariant of the log was broken".to_owned());
         }
-        for _ in 0..ROUNDS_MAX {
-            fence(Ordering::SeqCst);
-            let Some(mut core) = self.try_core() else { return drive };
-            if may_pack {
-                self.work.swap(false, Ordering::SeqCst);
-            }
-            let Step { again_at, stall } = core.step(self, leader, now_ms, may_pack);
-            drop(core);
-            drive = Drive { led: true, again_at, stall };
-            fence(Ordering::SeqCst);
-            if !self.work.load(Ordering::SeqCst) {
-                return drive;
-            }
-            may_pack = true;
-        }
-        // Others kept calling all the time. Their work is not lost: it is looked at again soon.
-        drive.again_at = Some(now_ms + 1);
-        drive
-    }
-
-    fn try_core(&self) -> Option<MutexGuard<'_, Core<D>>> {
-        match self.core.try_lock() {
-            Ok(core) => Some(core),
-            Err(TryLockError::WouldBlock) => None,
-            Err(TryLockError::Poisoned(_)) => {
-                self.poison("an invariant of the log was broken".to_owned());
-                None
-            }
-        }
+        let Some(Step { again_at, stall }) = led.last else { return Drive::default() };
+        // The work of those who kept calling is not lost: it is looked at again soon.
+        let again_at = if led.again { Some(now_ms + 1) } else { again_at };
+        Drive { led: true, again_at, stall }
     }
 
     /// Leadership for set-up and for questions, not on the message path: it waits. A lane that
     /// found it taken meanwhile is called back.
     pub(crate) fn with_core<R>(&self, ask: impl FnOnce(&mut Core<D>) -> R) -> R {
-        let answer = ask(&mut self.core.lock().unwrap_or_else(PoisonError::into_inner));
-        fence(Ordering::SeqCst);
-        if self.work.load(Ordering::SeqCst) {
+        let (answer, called) = self.leadership.wait(ask);
+        if called {
             self.wake_all();
         }
         answer
@@ -135,8 +103,7 @@ impl<D: Disk> Shared<D> {
     /// meanwhile: then what was durable before that is told after it, once.
     pub(crate) fn publish_durable(&self, last: &LastGood) {
         self.durable_group.store(last.group, Ordering::Release);
-        let before = self.durable.swap(last.lsn.get(), Ordering::SeqCst);
-        assert!(before <= last.lsn.get(), "durable never goes back");
+        self.durable.publish(last.lsn.get());
         assert!(last.lsn <= self.appended(), "durable is appended");
     }
 
@@ -145,7 +112,11 @@ impl<D: Disk> Shared<D> {
     }
 
     pub(crate) fn durable(&self) -> Lsn {
-        Lsn::new(self.durable.load(Ordering::Acquire))
+        Lsn::new(self.durable.get())
+    }
+
+    pub(crate) fn durable_mark(&self) -> &Mark {
+        &self.durable
     }
 
     pub(crate) fn durable_group(&self) -> u64 {
@@ -206,8 +177,6 @@ impl<D: Disk> Shared<D> {
         }
     }
 }
-
-const ROUNDS_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {
