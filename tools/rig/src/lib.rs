@@ -1,5 +1,34 @@
-//! The crash-recovery rig: injures the real binary and counts what it promised.
+//! The crash-recovery rig: injures the real thing, on a real kernel, and counts what it promised.
 //!
-//! Filled by the proof issue; until then this comment is the whole crate.
+//! Owns: recording what reaches a disk under a real file system, and the judgement about what is
+//! found after each power cut that the record allows.
+//! Does not know: the insides of the log; it uses it as anybody does.
+//!
+//! ```text
+//!  workload (a process: log, AIO)          rig (a process: FUSE server, recorder)
+//!        │ files        └── notes: appended, durable ──> ┐
+//!      ext4                                             one order of events
+//!        │ blocks                                        ┘ ^
+//!   loop device ── direct I/O ──> file of the FUSE mount ──┘
+//! ```
+//!
+//! Later, for each moment of the record, a disk is made of all that a flush had covered and of some
+//! of the rest, the kernel mounts it, and a fresh process opens the log.
 
 #![forbid(unsafe_code)]
+
+pub mod body;
+mod command;
+pub mod fuse;
+pub mod image;
+pub mod loopdev;
+pub mod notes;
+pub mod place;
+pub mod power_cut;
+pub mod promise;
+pub mod random;
+pub mod recorder;
+pub mod recovery;
+pub mod replay;
+pub mod sealed;
+pub mod workload;

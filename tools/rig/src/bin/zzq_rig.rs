@@ -1,0 +1,121 @@
+//! `zzq_rig`: injures the real thing and counts what it promised.
+//!
+//! Exit codes: 0 all promises kept, 1 a promise broken or the rig failed, 2 wrong use, 77 this
+//! machine does not allow it.
+
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use zzq_rig::place::Place;
+use zzq_rig::power_cut::{self, Plan, Stand};
+use zzq_rig::sealed::{self, CANNOT};
+use zzq_rig::{recovery, workload};
+
+/// Injures the real thing and counts what it promised.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Flags {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Records every write and flush under a log on ext4, cuts the power at many of them, and
+    /// starts from what is left. It takes root, FUSE and loop devices.
+    PowerCut {
+        #[command(flatten)]
+        plan: Plan,
+        /// Only finds out whether this machine allows it.
+        #[arg(long)]
+        probe: bool,
+        /// Where the process outside has made place for this one.
+        #[arg(long, hide = true)]
+        inside: Option<PathBuf>,
+    },
+    /// One life of the workload on a log.
+    #[command(hide = true)]
+    Workload {
+        #[arg(long)]
+        directory: PathBuf,
+        #[command(flatten)]
+        life: workload::Life,
+    },
+    /// Mounts a device and says what the log on it holds.
+    #[command(hide = true)]
+    Recover { device: PathBuf, directory: PathBuf },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Flags::parse().what {
+        What::PowerCut { plan, probe, inside: Some(place) } => inside(&place, &plan, probe),
+        What::PowerCut { .. } => outside(),
+        What::Workload { directory, life } => live(&directory, &life),
+        What::Recover { device, directory } => recover(&device, &directory),
+    };
+    outcome.unwrap_or_else(|error| {
+        complain(&format!("zzq_rig: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn outside() -> Result<ExitCode> {
+    if let Err(reason) = sealed::able() {
+        return Ok(skip(&reason));
+    }
+    let place = Place::make()?;
+    sealed::run(place.path(), std::env::args_os().skip(1).collect::<Vec<OsString>>().into_iter())
+}
+
+fn inside(place: &Path, plan: &Plan, probe: bool) -> Result<ExitCode> {
+    sealed::end_with_outside()?;
+    let mut stand = match Stand::set_up(place) {
+        Ok(stand) => stand,
+        Err(reason) => return Ok(skip(&reason)),
+    };
+    if let Err(reason) = stand.make_file_system() {
+        return Ok(skip(&reason));
+    }
+    if probe {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = io::stdout();
+    let report = power_cut::run(&mut stand, plan, |begins| {
+        // Whoever has closed it does not want to know.
+        let _ = writeln!(io::stdout(), "{begins}");
+    })?;
+    for finding in &report.findings {
+        writeln!(out, "{finding}")?;
+    }
+    writeln!(out, "{report}")?;
+    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn live(directory: &Path, life: &workload::Life) -> Result<ExitCode> {
+    let voice = io::stdout().as_fd().try_clone_to_owned()?;
+    workload::live(directory, life, voice.into())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn recover(device: &Path, directory: &Path) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    recovery::recover(device, directory, &mut |note| Ok(writeln!(out, "{note}")?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn skip(reason: &anyhow::Error) -> ExitCode {
+    complain(&format!("skipped, this machine does not allow it: {reason:#}"));
+    ExitCode::from(CANNOT)
+}
+
+fn complain(what: &str) {
+    // There is nobody to tell if this fails.
+    let _ = writeln!(io::stderr(), "{what}");
+}

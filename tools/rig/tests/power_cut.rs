@@ -1,0 +1,119 @@
+//! The log on a real kernel: ext4 on a recorded disk, power cuts at many moments of the record.
+//!
+//! Where a machine does not allow it, the tests are listed as ignored, with the reason. More of it:
+//! `zzq_rig power-cut --seeds 20 --cuts 0`.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const RIG: &str = env!("CARGO_BIN_EXE_zzq_rig");
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let reason = why_not();
+    if let Some(reason) = &reason {
+        eprintln!("ignored: {reason}");
+    }
+    let trial = |name: &str, test: fn() -> Result<(), Failed>| {
+        Trial::test(name, test).with_ignored_flag(reason.is_some())
+    };
+    let trials = vec![
+        trial("what_was_acknowledged_survives_power_cuts_under_aio", under_aio),
+        trial("what_was_acknowledged_survives_power_cuts_under_pwrite", under_pwrite),
+        trial("a_log_that_drops_its_syncs_is_found_out", dropped_syncs_show),
+        trial("a_killed_run_leaves_nothing_attached", killed_run),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn power_cut(flags: &[&str]) -> Output {
+    Command::new(RIG).arg("power-cut").args(flags).stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
+}
+
+/// What keeps this machine from it.
+fn why_not() -> Option<String> {
+    let probe = power_cut(&["--probe"]);
+    (probe.status.code() == Some(77)).then(|| said(&probe).trim().to_owned())
+}
+
+fn keeps_its_promises(flags: &[&str]) -> Result<(), Failed> {
+    let output = power_cut(flags);
+    let good = output.status.success() && said(&output).contains(" 0 promises broken");
+    if good { Ok(()) } else { Err(said(&output).into()) }
+}
+
+fn under_aio() -> Result<(), Failed> {
+    //= W12
+    keeps_its_promises(&["--cuts=12", "--generations=2", "--backend=aio"])
+}
+
+fn under_pwrite() -> Result<(), Failed> {
+    keeps_its_promises(&["--cuts=8", "--generations=1", "--backend=pwrite", "--seed=2"])
+}
+
+/// The rig itself: it sees a loss where there is one.
+fn dropped_syncs_show() -> Result<(), Failed> {
+    let output = power_cut(&["--cuts=12", "--generations=1", "--drop-syncs"]);
+    let found = said(&output);
+    let good = output.status.code() == Some(1) && found.contains("acknowledged up to");
+    if good { Ok(()) } else { Err(format!("it has found no loss: {found}").into()) }
+}
+
+/// Whatever ends the run, its mounts, processes and loop devices go with it; the next one removes
+/// the rest.
+fn killed_run() -> Result<(), Failed> {
+    let mut run = Command::new(RIG)
+        .args(["power-cut", "--turns=100000"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut out = BufReader::new(run.stdout.take().ok_or("its output")?);
+    let mut line = String::new();
+    out.read_line(&mut line)?;
+    if !line.contains("recording") {
+        return Err(format!("it says {line:?}").into());
+    }
+    let name = format!("zzq-rig-{}", run.id());
+    let place = std::env::temp_dir().join(&name);
+    run.kill()?;
+    run.wait()?;
+    // The end of the pipe: no process of it is left.
+    out.read_to_string(&mut line)?;
+    let patience = Instant::now() + Duration::from_mins(1);
+    // Nothing tells when the kernel has taken down the last mount.
+    while attached(&name)? {
+        if Instant::now() > patience {
+            return Err(format!("{name} is still attached").into());
+        }
+        std::thread::yield_now();
+    }
+    // It had no chance to remove its directory: the next run does.
+    power_cut(&["--probe"]);
+    if place.exists() {
+        return Err(format!("{} is left", place.display()).into());
+    }
+    Ok(())
+}
+
+/// Whether a loop device is made of a file of this name.
+fn attached(name: &str) -> Result<bool, Failed> {
+    for device in std::fs::read_dir("/sys/block")? {
+        let file = device?.path().join("loop/backing_file");
+        // It may go while it is looked at.
+        let file = std::fs::read_to_string(file).unwrap_or_default();
+        if Path::new(file.trim()).file_name().is_some_and(|file| file == name) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
