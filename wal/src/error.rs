@@ -98,10 +98,12 @@ pub enum ReadError {
     #[error(transparent)]
     Damage(#[from] Damage),
     /// The disk did not do what was asked.
-    #[error("reading {file}: {error}")]
+    #[error("reading {file} near byte {offset}: {error}")]
     Disk {
         /// Name of the file.
         file: String,
+        /// Where in it.
+        offset: u64,
         /// The disk's error.
         error: io::Error,
     },

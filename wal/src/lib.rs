@@ -75,10 +75,12 @@ mod tail;
 
 pub use clock::LogClock;
 pub use error::{Damage, OpenError, ReadError, StageError, TooManyProducers};
-pub use log::{Drive, Entropy, HelperThread, Log, Options, Producer, Staging, Stall, Status, Wake};
+pub use log::{
+    Commits, Drive, Entropy, HelperThread, Log, Options, Producer, Staging, Stall, Status, Wake,
+};
 pub use lsn::{Handed, Lsn};
 pub use meta::read_facts;
-pub use reader::{ReadRecord, Reader};
+pub use reader::{Limit, ReadRecord, Reader};
 #[cfg(feature = "negative-controls")]
 pub mod negative_controls {
     //! Rules of recovery, to be switched off by tests.

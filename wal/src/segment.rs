@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::format::segment::SegmentHeader;
+use crate::format::segment::{GROUPS_AT, SegmentHeader};
 use crate::lsn::Lsn;
 
 /// Name of the file of node-local facts.
@@ -49,7 +49,9 @@ pub(crate) struct Segment<F> {
     end: AtomicU64,
     /// Segment with the oldest part of a big record that is unfinished where this one begins.
     needs: AtomicU64,
-    indexed: AtomicBool,
+    /// Groups in its index; 0 while it has none.
+    indexed: AtomicU64,
+    marks: Marks,
     broken: AtomicBool,
     leases: AtomicUsize,
 }
@@ -61,9 +63,10 @@ impl<F> Segment<F> {
             file,
             first_lsn: AtomicU64::new(0),
             last_lsn: AtomicU64::new(0),
-            end: AtomicU64::new(crate::format::segment::GROUPS_AT),
+            end: AtomicU64::new(GROUPS_AT),
             needs: AtomicU64::new(0),
-            indexed: AtomicBool::new(false),
+            indexed: AtomicU64::new(0),
+            marks: Marks::new(header.length),
             broken: AtomicBool::new(false),
             leases: AtomicUsize::new(0),
         }
@@ -81,6 +84,7 @@ impl<F> Segment<F> {
             self.needs.store(needs, Ordering::Release);
             self.first_lsn.store(first.get(), Ordering::Release);
         }
+        self.marks.note(self.end.load(Ordering::Relaxed), first);
         // Whoever sees the LSN sees an end that is not before it.
         self.end.store(end, Ordering::Release);
         self.last_lsn.store(last.get(), Ordering::Release);
@@ -110,12 +114,23 @@ impl<F> Segment<F> {
         }
     }
 
-    pub(crate) fn set_indexed(&self) {
-        self.indexed.store(true, Ordering::Release);
+    /// Its index, with so many groups, is in place.
+    pub(crate) fn set_indexed(&self, groups: u64) {
+        self.indexed.store(groups, Ordering::Release);
     }
 
     pub(crate) fn is_indexed(&self) -> bool {
+        self.indexed_groups() > 0
+    }
+
+    /// Groups in its index; 0 if it has none.
+    pub(crate) fn indexed_groups(&self) -> u64 {
         self.indexed.load(Ordering::Acquire)
+    }
+
+    /// Where a group begins that is at most one stretch in front of the one with `wanted`.
+    pub(crate) fn near(&self, wanted: Lsn) -> u64 {
+        self.marks.find(wanted)
     }
 
     /// A break has ended it: its file failed, or gives back what it does not need.
@@ -130,6 +145,52 @@ impl<F> Segment<F> {
 
     pub(crate) fn is_leased(&self) -> bool {
         self.leases.load(Ordering::Acquire) > 0
+    }
+}
+
+/// Where groups begin, coarsely, in memory: for reads in a segment that has no index yet.
+#[derive(Debug)]
+struct Marks {
+    /// Bytes of file for each mark.
+    stretch: u64,
+    /// In each stretch the first group that begins there. Written once, by who publishes.
+    marks: Box<[Mark]>,
+}
+
+#[derive(Debug, Default)]
+struct Mark {
+    /// First LSN of the group.
+    lsn: AtomicU64,
+    /// Its offset; 0: no group begins in this stretch, or none yet.
+    offset: AtomicU64,
+}
+
+/// Marks of a segment: a sixty-fourth of a long one is searched, which is a few large reads.
+const MARKS: u64 = 64;
+
+impl Marks {
+    fn new(length: u64) -> Self {
+        let marks = (0..MARKS).map(|_| Mark::default()).collect();
+        Self { stretch: length.div_ceil(MARKS).max(GROUPS_AT), marks }
+    }
+
+    fn note(&self, offset: u64, first: Lsn) {
+        let at = usize::try_from(offset / self.stretch).unwrap_or(usize::MAX);
+        if let Some(mark) = self.marks.get(at)
+            && mark.offset.load(Ordering::Relaxed) == 0
+        {
+            mark.lsn.store(first.get(), Ordering::Relaxed);
+            // Whoever sees the offset sees the LSN.
+            mark.offset.store(offset, Ordering::Release);
+        }
+    }
+
+    fn find(&self, wanted: Lsn) -> u64 {
+        let before = |mark: &Mark| {
+            let offset = mark.offset.load(Ordering::Acquire);
+            (offset > 0 && mark.lsn.load(Ordering::Relaxed) <= wanted.get()).then_some(offset)
+        };
+        self.marks.iter().rev().find_map(before).unwrap_or(GROUPS_AT)
     }
 }
 

@@ -165,6 +165,6 @@ pub(crate) fn close<F: DiskFile>(
     assert!(last.end <= at, "room for the index was kept");
     segment.file.write_at(&bytes, at)?;
     segment.file.sync()?;
-    segment.set_indexed();
+    segment.set_indexed(closing.groups);
     Ok(())
 }

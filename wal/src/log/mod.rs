@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 pub(crate) use self::core::FLIGHTS_MAX;
 use self::core::{Lane, Leader, ProducerShared};
 pub use self::core::{Stall, Wake};
-pub use self::options::{Entropy, Options};
+pub use self::options::{Commits, Entropy, Options};
 pub use self::producer::{Producer, Staging};
 pub use self::shared::Drive;
 pub(crate) use self::shared::Shared;
@@ -36,7 +36,7 @@ use crate::disk::Disk;
 use crate::error::{ReadError, TooManyProducers};
 use crate::format::meta::Facts;
 use crate::lsn::Lsn;
-use crate::reader::Reader;
+use crate::reader::{Limit, Reader};
 
 /// Bits in [`Staging::lanes`]. A place is not given again: its number tells apart the parts of big
 /// records in one epoch.
@@ -113,6 +113,20 @@ impl<D: Disk> Log<D> {
     /// The newest record that has an LSN.
     pub fn appended(&self) -> Lsn {
         self.shared.appended()
+    }
+
+    /// All records up to this LSN may be acknowledged and are never truncated: what is durable, or
+    /// what [`commit`](Self::commit) has said.
+    pub fn committed(&self) -> Lsn {
+        self.shared.committed()
+    }
+
+    /// States that all records up to `lsn` are committed. It never goes back.
+    ///
+    /// # Panics
+    /// If the log's [`Commits`] are not by the caller, or the record has not been appended here.
+    pub fn commit(&self, lsn: Lsn) {
+        self.shared.commit(lsn);
     }
 
     /// Whether it takes records.
@@ -193,8 +207,19 @@ impl<D: Disk> Log<D> {
 
     /// Changes node-local facts durably (vote and term, snapshot mark, cold files). The log's
     /// own facts are not to be touched. It blocks; after an error the log is read-only.
+    ///
+    /// # Panics
+    /// If the snapshot mark is beyond what is committed and durable.
     pub fn update_facts(&self, change: impl FnOnce(&mut Facts)) -> io::Result<()> {
-        let updated = self.shared.helper().meta.update(change);
+        let updated = self.shared.helper().meta.update(|facts| {
+            let before = facts.snapshot;
+            change(facts);
+            let most = self.committed().min(self.durable());
+            assert!(
+                facts.snapshot == before || facts.snapshot <= most,
+                "an image holds what is committed and durable"
+            );
+        });
         self.poison_on_error(updated)
     }
 
@@ -205,10 +230,15 @@ impl<D: Disk> Log<D> {
         outcome
     }
 
-    /// Reads records from `from` on, from disk, up to what is durable at each call. For threads
-    /// that may block.
+    /// Reads records from `from` on, from disk, up to what is committed and durable at each call.
+    /// For threads that may block.
     pub fn reader(&self, from: Lsn) -> Result<Reader<D>, ReadError> {
-        Reader::new(Arc::clone(&self.shared), from)
+        self.reader_to(from, Limit::Committed)
+    }
+
+    /// As [`reader`](Self::reader), to another limit.
+    pub fn reader_to(&self, from: Lsn, limit: Limit) -> Result<Reader<D>, ReadError> {
+        Reader::new(Arc::clone(&self.shared), from, limit)
     }
 
     /// The first LSN that is still kept, if there is any record.
@@ -218,7 +248,12 @@ impl<D: Disk> Log<D> {
 
     /// Segments with nothing from `below` on are not needed any more: the helper recycles them
     /// once nobody reads them. It never goes back.
+    ///
+    /// # Panics
+    /// If a record below it is not committed, or not durable here.
     pub fn trim(&self, below: Lsn) {
+        let kept = self.committed().min(self.durable()).next();
+        assert!(below <= kept, "trimmed below {below}, but {kept} is the first that may be lost");
         self.shared.trim_below.fetch_max(below.get(), Ordering::AcqRel);
         self.shared.wake_helper();
     }

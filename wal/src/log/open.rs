@@ -15,7 +15,7 @@ use crate::log::Log;
 use crate::log::core::{Active, Core, FLIGHTS_MAX, Limits, Mode};
 use crate::log::helper::{Helper, RING};
 use crate::log::maker::{Maker, Purpose};
-use crate::log::options::Options;
+use crate::log::options::{Commits, Options};
 use crate::log::shared::Shared;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
@@ -73,7 +73,9 @@ impl<D: Disk> Log<D> {
         let ended = end_last(&segments, &recovery);
         recovery.cleared.extend(ended.as_deref().map(unused));
         recycle_unneeded(&mut maker, &files, &segments, &mut recovery.cleared)?;
-        Ok((assemble(disk, limits, now_ms, Parts { maker, meta, made, segments, ended }), recovery))
+        let (commits, read_threads) = (options.commits, options.read_threads);
+        let parts = Parts { maker, meta, made, segments, ended, commits, read_threads };
+        Ok((assemble(disk, limits, now_ms, parts), recovery))
     }
 }
 
@@ -144,6 +146,8 @@ struct Parts<D: Disk> {
     made: Arc<Segment<D::File>>,
     segments: Vec<Arc<Segment<D::File>>>,
     ended: Option<Arc<Segment<D::File>>>,
+    commits: Commits,
+    read_threads: usize,
 }
 
 fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>) -> Log<D> {
@@ -186,7 +190,8 @@ fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>)
         dying: Vec::new(),
         seen: (Lsn::ZERO, 0),
     };
-    let shared = Shared::new(disk, core, helper, Arc::new(SegmentTable::new(table)));
+    let table = Arc::new(SegmentTable::new(table));
+    let shared = Shared::new(disk, core, helper, table, parts.commits, parts.read_threads);
     Log { shared: Arc::new(shared) }
 }
 

@@ -15,10 +15,23 @@ use crate::recover::OnProgress;
 /// More threads found no use: one that visits is the slower half.
 const RECOVERY_THREADS_MAX: usize = 4;
 
+/// For all readers of a log together.
+const READ_THREADS: usize = 2;
+
 const MIB: u64 = 1024 * 1024;
 
 /// Where salts and the log's id come from: 16 unpredictable bytes at each call.
 pub type Entropy = Box<dyn FnMut() -> Salt + Send>;
+
+/// Who says what is committed: may be acknowledged, and is never truncated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Commits {
+    /// What is durable is committed: a node alone.
+    #[default]
+    WithDurable,
+    /// The caller, by [`Log::commit`](crate::Log::commit): a replicator.
+    ByCaller,
+}
 
 /// Options of a log; the sizes are in bytes.
 pub struct Options {
@@ -51,6 +64,10 @@ pub struct Options {
     /// Threads that read and check segments ahead of the visitor, each with 1 MiB of memory; 0:
     /// the opening thread does it, in an order that never varies.
     pub recovery_threads: usize,
+    /// Threads that read ahead for [`Reader`](crate::Reader)s that read on; 0: none does.
+    pub read_threads: usize,
+    /// Who says what is committed.
+    pub commits: Commits,
     /// Hears how far recovery is.
     pub progress: Option<OnProgress>,
     /// See [`Entropy`].
@@ -76,6 +93,8 @@ impl Options {
             visit_from: Lsn::FIRST,
             durable: Lsn::ZERO,
             recovery_threads: 0,
+            read_threads: 0,
+            commits: Commits::WithDurable,
             progress: None,
             entropy,
         }
@@ -89,7 +108,7 @@ impl Options {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let recovery_threads = processors.min(RECOVERY_THREADS_MAX);
         let entropy = Box::new(move || draw(&mut urandom));
-        Ok(Self { recovery_threads, ..Self::new(entropy) })
+        Ok(Self { recovery_threads, read_threads: READ_THREADS, ..Self::new(entropy) })
     }
 
     /// The length of the first segment.

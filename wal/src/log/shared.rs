@@ -11,8 +11,10 @@ use crate::format::segment::LastGood;
 use crate::log::core::{Core, Leader, Limits, ProducerShared, Stall, Step};
 use crate::log::helper::Helper;
 use crate::log::lead::Leadership;
+use crate::log::options::Commits;
 use crate::log::wanted::Mark;
 use crate::lsn::Lsn;
+use crate::reader::pool::ReadPool;
 use crate::segment::SegmentTable;
 
 /// What one call to lead found.
@@ -36,6 +38,10 @@ pub(crate) struct Shared<D: Disk> {
     appended: AtomicU64,
     durable: Mark,
     durable_group: AtomicU64,
+    commits: Commits,
+    /// What the caller has said; not looked at where what is durable is committed.
+    committed: AtomicU64,
+    pub(crate) reads: Arc<ReadPool>,
     pub(crate) trim_below: AtomicU64,
     no_space: AtomicBool,
     poison: OnceLock<String>,
@@ -51,6 +57,8 @@ impl<D: Disk> Shared<D> {
         core: Core<D>,
         helper: Helper<D>,
         table: Arc<SegmentTable<D::File>>,
+        commits: Commits,
+        read_threads: usize,
     ) -> Self {
         let last = core.durable;
         Self {
@@ -62,6 +70,9 @@ impl<D: Disk> Shared<D> {
             appended: AtomicU64::new(last.lsn.get()),
             durable: Mark::new(last.lsn.get()),
             durable_group: AtomicU64::new(last.group),
+            commits,
+            committed: AtomicU64::new(0),
+            reads: Arc::new(ReadPool::new(read_threads)),
             trim_below: AtomicU64::new(0),
             no_space: AtomicBool::new(false),
             poison: OnceLock::new(),
@@ -117,6 +128,19 @@ impl<D: Disk> Shared<D> {
 
     pub(crate) fn durable_mark(&self) -> &Mark {
         &self.durable
+    }
+
+    pub(crate) fn committed(&self) -> Lsn {
+        match self.commits {
+            Commits::WithDurable => self.durable(),
+            Commits::ByCaller => Lsn::new(self.committed.load(Ordering::Acquire)),
+        }
+    }
+
+    pub(crate) fn commit(&self, lsn: Lsn) {
+        assert_eq!(self.commits, Commits::ByCaller, "what is durable is committed");
+        assert!(lsn <= self.appended(), "committed is appended");
+        self.committed.fetch_max(lsn.get(), Ordering::AcqRel);
     }
 
     pub(crate) fn durable_group(&self) -> u64 {

@@ -13,6 +13,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope};
 
+use super::walk::Windows;
 use super::window::{Span, WINDOW, Window};
 use crate::disk::DiskFile;
 use crate::format::segment::GROUPS_AT;
@@ -73,13 +74,18 @@ impl<'s, F: DiskFile> Ahead<'s, F> {
         &self.spans[segment]
     }
 
+    /// The windows of one segment.
+    pub(crate) fn of(&mut self, segment: usize) -> OfSegment<'_, 's, F> {
+        OfSegment { ahead: self, segment }
+    }
+
     /// The window of a segment that begins at `base`. What was read ahead of it is thrown away;
     /// what follows it is read meanwhile.
-    pub(crate) fn take(&mut self, segment: usize, base: u64) -> io::Result<Window> {
+    fn take(&mut self, segment: usize, base: u64) -> io::Result<Window> {
         let wanted = (segment, base);
         if self.workers.is_empty() {
             let buffer = self.buffer();
-            return self.spans[segment].read(base, buffer);
+            return self.spans[segment].read(base, WINDOW, buffer);
         }
         while self.pending.front().is_some_and(|front| *front != wanted) {
             // A failure to read what nobody wants is none.
@@ -97,7 +103,7 @@ impl<'s, F: DiskFile> Ahead<'s, F> {
     }
 
     /// Its memory is used again.
-    pub(crate) fn give_back(&mut self, window: Window) {
+    fn give_back(&mut self, window: Window) {
         self.free.push(window.into_buffer());
     }
 
@@ -151,6 +157,28 @@ impl<'s, F: DiskFile> Ahead<'s, F> {
     }
 }
 
+/// One segment of the plan.
+pub(crate) struct OfSegment<'a, 's, F> {
+    ahead: &'a mut Ahead<'s, F>,
+    segment: usize,
+}
+
+impl<F: DiskFile> Windows for OfSegment<'_, '_, F> {
+    type File = F;
+
+    fn span(&self) -> &Span<F> {
+        self.ahead.span(self.segment)
+    }
+
+    fn take(&mut self, at: u64, _: usize) -> io::Result<Window> {
+        self.ahead.take(self.segment, at)
+    }
+
+    fn give_back(&mut self, window: Window) {
+        self.ahead.give_back(window);
+    }
+}
+
 fn spawn<'scope, 's: 'scope, F: DiskFile>(
     scope: &'scope Scope<'scope, '_>,
     spans: &'s [Span<F>],
@@ -159,7 +187,7 @@ fn spawn<'scope, 's: 'scope, F: DiskFile>(
     let (finished, done) = sync_channel(1);
     let read = move || {
         while let Ok(Job { wanted: (segment, base), buffer }) = taken.recv() {
-            if finished.send(spans[segment].read(base, buffer)).is_err() {
+            if finished.send(spans[segment].read(base, WINDOW, buffer)).is_err() {
                 return;
             }
         }

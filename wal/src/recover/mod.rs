@@ -8,16 +8,15 @@ pub(crate) mod assemble;
 pub(crate) mod files;
 mod report;
 pub(crate) mod rules;
-pub(crate) mod scan;
 mod skip;
 mod verdict;
-mod walk;
-mod window;
+pub(crate) mod walk;
+pub(crate) mod window;
 
 use std::sync::Arc;
 use std::thread;
 
-use self::ahead::Ahead;
+use self::ahead::{Ahead, OfSegment};
 use self::assemble::{Assembler, PartFault};
 use self::files::{Files, FoundSegment};
 use self::report::Meter;
@@ -26,7 +25,6 @@ pub use self::report::{
     Visit, Void, Why,
 };
 use self::rules::Rule;
-use self::scan::{Found, Scan};
 use self::skip::first_header;
 use self::verdict::{Proof, does_not_follow};
 use self::walk::{Step, Walk};
@@ -38,6 +36,7 @@ use crate::format::record;
 use crate::format::segment::{Beginning, GROUPS_AT, LastGood};
 use crate::log::Options;
 use crate::lsn::Lsn;
+use crate::reader::reads::Reads;
 use crate::segment::{META_NAME, Segment};
 
 /// What the log needs to go on.
@@ -159,7 +158,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             }
             self.meter.begin_segment(ahead.span(nth).bytes());
             let (mut report, torn) =
-                self.read_segment(segment, Walk::new(ahead, nth, GROUPS_AT))?;
+                self.read_segment(segment, Walk::new(ahead.of(nth), GROUPS_AT))?;
             let offset = self.last_end_in(segment);
             let next = live.get(nth + 1);
             if self.goes_on(next)? {
@@ -212,7 +211,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
     fn read_segment(
         &mut self,
         segment: &FoundSegment<F>,
-        mut walk: Walk<'_, '_, F>,
+        mut walk: Walk<OfSegment<'_, '_, F>>,
     ) -> Result<(SegmentReport, Option<&'static str>), OpenError> {
         let mut report = SegmentReport::new(segment.name(), segment.header.number, End::Void);
         let kept = Arc::new(Segment::new(segment.header, segment.file.clone()));
@@ -236,8 +235,9 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         report.last_lsn = self.last.lsn;
         note_break(segment, &kept);
         if kept.first_lsn().is_some() {
-            if segment.closing.is_some_and(|closing| closing.last == self.last) {
-                kept.set_indexed();
+            let closing = segment.closing.filter(|closing| closing.last == self.last);
+            if let Some(closing) = closing {
+                kept.set_indexed(closing.groups);
             }
             self.segments.push(kept);
         }
@@ -335,7 +335,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
                     self.proof.add_header(header, || format!("a later group in {name}"));
                 }
             };
-            let remains = Walk::new(ahead, nth + at, from).remains(seen);
+            let remains = Walk::new(ahead.of(nth + at), from).remains(seen);
             remains.map_err(OpenError::disk(format!("reading {name} behind byte {from}")))?;
         }
         if !self.proof.contradicts(&self.last) {
@@ -398,10 +398,10 @@ fn note_break<F>(found: &FoundSegment<F>, kept: &Segment<F>) {
 
 /// The header of a segment's first group, if that group is intact.
 fn first_group<F: DiskFile>(segment: &FoundSegment<F>) -> Result<Option<GroupHeader>, OpenError> {
-    let mut scan = Scan::new(segment.file.clone(), &segment.header, GROUPS_AT, segment.limit);
+    let span = Span::new(segment.file.clone(), &segment.header, segment.limit);
     let failed = OpenError::disk(format!("reading {} near byte {GROUPS_AT}", segment.name()));
-    Ok(match scan.next().map_err(failed)? {
-        Found::Group(header, _) => Some(header),
-        Found::End => None,
+    Ok(match Walk::new(Reads::alone(span), GROUPS_AT).next().map_err(failed)? {
+        Step::Group { header, .. } => Some(header),
+        Step::End(_) => None,
     })
 }

@@ -22,8 +22,8 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         for (segment, end) in live.iter().zip(&start.skipped) {
             let kept = Segment::new(segment.header, segment.file.clone());
             kept.note_durable(end.first_lsn, end.last.lsn, end.last.end, end.needs);
-            if end.indexed {
-                kept.set_indexed();
+            if let Some(groups) = end.indexed {
+                kept.set_indexed(groups);
             }
             note_break(segment, &kept);
             self.segments.push(Arc::new(kept));
@@ -70,7 +70,8 @@ struct KnownEnd {
     first_lsn: Lsn,
     last: LastGood,
     needs: u64,
-    indexed: bool,
+    /// Groups in its index.
+    indexed: Option<u64>,
 }
 
 /// The end of `segment` as its closing, or a break behind it, tells.
@@ -86,7 +87,7 @@ fn known_end<F: DiskFile>(
         _ => return Ok(None),
     };
     let Some(first) = first_header(segment)? else { return Ok(None) };
-    let indexed = closing.is_some_and(|closing| closing.last == last);
+    let indexed = closing.filter(|closing| closing.last == last).map(|closing| closing.groups);
     let needs = first.open.map_or(0, |place| place.segment);
     Ok(Some(KnownEnd { first_lsn: first.first_lsn, last, needs, indexed }))
 }

@@ -5,9 +5,8 @@
 
 use std::io;
 
-use super::ahead::Ahead;
-use super::window::{Body, Find, Window, base_of};
-use crate::disk::DiskFile;
+use super::window::{Body, Find, Span, Window, check_records};
+use crate::disk::{BLOCK, DiskFile};
 use crate::format::group::GroupHeader;
 use crate::format::record::RecordFault;
 use crate::format::segment::GROUPS_AT;
@@ -26,21 +25,39 @@ pub(crate) enum Step<'a> {
     End(Option<&'static str>),
 }
 
+/// Where windows of one segment come from, in order.
+pub(crate) trait Windows {
+    type File: DiskFile;
+
+    fn span(&self) -> &Span<Self::File>;
+
+    /// The window that begins at `at`, in front of the span's limit. `least` bytes of it are wanted
+    /// for certain.
+    fn take(&mut self, at: u64, least: usize) -> io::Result<Window>;
+
+    /// Its memory is not needed any more.
+    fn give_back(&mut self, window: Window);
+}
+
 /// Goes through the groups of one segment.
-pub(crate) struct Walk<'a, 's, F: DiskFile> {
-    ahead: &'a mut Ahead<'s, F>,
-    segment: usize,
+pub(crate) struct Walk<W: Windows> {
+    windows: W,
     at: u64,
     window: Option<Window>,
     /// A group of which an earlier window had the front.
     carry: Vec<u8>,
 }
 
-impl<'a, 's, F: DiskFile> Walk<'a, 's, F> {
+impl<W: Windows> Walk<W> {
     /// From `at` on.
-    pub(crate) fn new(ahead: &'a mut Ahead<'s, F>, segment: usize, at: u64) -> Self {
+    pub(crate) fn new(windows: W, at: u64) -> Self {
         assert!(at >= GROUPS_AT && at.is_multiple_of(GROUPS_AT), "groups begin at blocks");
-        Self { ahead, segment, at, window: None, carry: Vec::new() }
+        Self { windows, at, window: None, carry: Vec::new() }
+    }
+
+    /// Where the windows come from.
+    pub(crate) fn windows(&mut self) -> &mut W {
+        &mut self.windows
     }
 
     /// Where the next group may be.
@@ -65,12 +82,11 @@ impl<'a, 's, F: DiskFile> Walk<'a, 's, F> {
 
     /// All headers from here to the end of the segment, those of intact groups or not.
     pub(crate) fn remains(&mut self, mut seen: impl FnMut(&GroupHeader)) -> io::Result<()> {
-        let limit = self.ahead.span(self.segment).limit();
-        while self.at < limit {
-            self.move_window()?;
+        while self.at < self.windows.span().limit() {
+            self.move_window(BLOCK)?;
             let Some(window) = &self.window else { return Ok(()) };
             window.finds_from(self.at).for_each(|find| seen(&find.header));
-            if !window.goes_on(self.ahead.span(self.segment)) {
+            if !window.goes_on(self.windows.span()) {
                 return Ok(());
             }
             self.at = window.end();
@@ -80,19 +96,19 @@ impl<'a, 's, F: DiskFile> Walk<'a, 's, F> {
 
     /// The header at the place, if there is one.
     fn look(&mut self) -> io::Result<Option<Find>> {
-        if self.at >= self.ahead.span(self.segment).limit() {
+        if self.at >= self.windows.span().limit() {
             return Ok(None);
         }
-        self.move_window()?;
+        self.move_window(BLOCK)?;
         let Some(window) = &self.window else { return Ok(None) };
-        let span = self.ahead.span(self.segment);
+        let span = self.windows.span();
         // A window's search may have passed over it only with bytes that no writer makes.
         let examined = || span.examine(self.at, window.from(self.at), window.goes_on(span));
         Ok(window.find(self.at).or_else(examined))
     }
 
     fn why_not(&self) -> Option<&'static str> {
-        let span = self.ahead.span(self.segment);
+        let span = self.windows.span();
         let torn = self.at < span.limit() && span.is_torn_header(self.bytes_from(self.at));
         torn.then_some(TORN_HEADER)
     }
@@ -101,16 +117,15 @@ impl<'a, 's, F: DiskFile> Walk<'a, 's, F> {
         self.window.as_ref().map_or(&[], |window| window.from(at))
     }
 
-    /// Makes the window the one with the place.
-    fn move_window(&mut self) -> io::Result<()> {
-        let base = base_of(self.at);
-        if self.window.as_ref().is_some_and(|window| window.holds(self.at) || window.is_at(base)) {
+    /// Makes the window the one with the place: the same, or the next, which begins there.
+    fn move_window(&mut self, least: usize) -> io::Result<()> {
+        if self.window.as_ref().is_some_and(|window| window.holds(self.at)) {
             return Ok(());
         }
         if let Some(window) = self.window.take() {
-            self.ahead.give_back(window);
+            self.windows.give_back(window);
         }
-        self.window = Some(self.ahead.take(self.segment, base)?);
+        self.window = Some(self.windows.take(self.at, least)?);
         Ok(())
     }
 
@@ -120,9 +135,10 @@ impl<'a, 's, F: DiskFile> Walk<'a, 's, F> {
         let mut carry = std::mem::take(&mut self.carry);
         carry.clear();
         while carry.len() < header.length {
-            self.move_window()?;
+            let missing = header.length - carry.len();
+            self.move_window(missing)?;
             let bytes = self.bytes_from(self.at);
-            let wanted = bytes.len().min(header.length - carry.len());
+            let wanted = bytes.len().min(missing);
             carry.extend_from_slice(&bytes[..wanted]);
             self.at += wanted as u64;
             if wanted == 0 {
@@ -135,15 +151,15 @@ impl<'a, 's, F: DiskFile> Walk<'a, 's, F> {
             return Ok(Step::End(Some(TORN_BODY)));
         }
         let bytes = &self.carry[..];
-        let records = super::window::check_records(header.records(bytes));
+        let records = check_records(header.records(bytes));
         Ok(Step::Group { header: *header, bytes, records })
     }
 }
 
-impl<F: DiskFile> Drop for Walk<'_, '_, F> {
+impl<W: Windows> Drop for Walk<W> {
     fn drop(&mut self) {
         if let Some(window) = self.window.take() {
-            self.ahead.give_back(window);
+            self.windows.give_back(window);
         }
     }
 }

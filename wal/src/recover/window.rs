@@ -1,7 +1,7 @@
 //! One window: a stretch of a segment as it was read, with every group in it found and checked.
 //!
-//! Owns: all that recovery does with bytes before their order matters, so that any thread can do
-//! it for any stretch. Does not know: which group should come next.
+//! Owns: all that recovery and readers do with bytes before their order matters, so that any thread
+//! can do it for any stretch. Does not know: which group should come next.
 
 use std::io;
 
@@ -11,8 +11,7 @@ use crate::format::record::{self, RecordFault};
 use crate::format::segment::{GROUPS_AT, SegmentHeader};
 use crate::io::IoBuffer;
 
-/// Bytes of a window, the last one of a segment may be shorter. Recovery holds one for each
-/// thread and one more.
+/// Bytes of a window in recovery, which holds one for each thread and one more.
 pub(crate) const WINDOW: usize = 1024 * 1024;
 
 const _: () = assert!(WINDOW.is_multiple_of(BLOCK));
@@ -66,16 +65,22 @@ impl<F: DiskFile> Span<F> {
         self.limit
     }
 
+    /// More groups have become durable than when it was made.
+    pub(crate) fn extend(&mut self, limit: u64) {
+        assert!(limit >= self.limit, "what was durable stays so");
+        self.limit = limit;
+    }
+
     /// Bytes that may be groups.
     pub(crate) fn bytes(&self) -> u64 {
         self.limit.saturating_sub(GROUPS_AT)
     }
 
-    /// The window that begins at `base`, in this memory.
-    pub(crate) fn read(&self, base: u64, mut buffer: IoBuffer) -> io::Result<Window> {
-        assert!(base < self.limit, "a window has bytes");
+    /// The window of `len` bytes that begins at `base`, shorter at the limit, in this memory.
+    pub(crate) fn read(&self, base: u64, len: usize, mut buffer: IoBuffer) -> io::Result<Window> {
+        assert!(base < self.limit && len > 0, "a window has bytes");
         let left = usize::try_from(self.limit - base).unwrap_or(usize::MAX);
-        buffer.resize(left.min(WINDOW).next_multiple_of(BLOCK));
+        buffer.resize(left.min(len).next_multiple_of(BLOCK));
         let filled = self.file.read_at(&mut buffer, base)?;
         let mut window = Window { base, filled, buffer, finds: Vec::new() };
         window.search(self);
@@ -141,11 +146,6 @@ impl Window {
         self.base <= at && at < self.end()
     }
 
-    /// Whether it begins there.
-    pub(crate) fn is_at(&self, base: u64) -> bool {
-        self.base == base
-    }
-
     /// Its bytes from `at` on.
     pub(crate) fn from(&self, at: u64) -> &[u8] {
         assert!(at >= self.base, "windows are read in order");
@@ -176,10 +176,4 @@ pub(crate) fn check_records(mut records: &[u8]) -> Result<(), RecordFault> {
         records = record::split(records)?.1;
     }
     Ok(())
-}
-
-/// The window that holds `at` begins here: all begin at the same places, whoever asks.
-pub(crate) fn base_of(at: u64) -> u64 {
-    assert!(at >= GROUPS_AT, "groups begin behind the header");
-    GROUPS_AT + (at - GROUPS_AT) / WINDOW as u64 * WINDOW as u64
 }

@@ -1,4 +1,5 @@
-//! Reading the log back: recovery, by how many threads it reads with.
+//! Reading the log back: recovery, by how many threads it reads with, and readers, with and without
+//! reading ahead.
 //!
 //! Owns: the log that is read, and the rounds. Reads are direct: no cache of the kernel's helps.
 #![forbid(unsafe_code)]
@@ -7,14 +8,14 @@
 mod write;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Parser;
 use zzq_wal::io::{Backend, FileDisk};
-use zzq_wal::{Lsn, Options, inspect};
+use zzq_wal::{Log, Lsn, Options, inspect};
 
-/// Measures recovery of a log that it writes before.
+/// Measures recovery and readers of a log that it writes before.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// A directory on the disk to measure; what is made there is removed.
@@ -48,14 +49,42 @@ fn main() -> Result<()> {
 
 fn measure(arguments: &Arguments, directory: &Path) -> Result<()> {
     let last = write::fill(directory, arguments.mib << 20, arguments.size, arguments.batch)?;
-    println!("threads  MiB/s of each run");
+    println!("what       threads  MiB/s of each run");
     for &threads in &arguments.threads {
-        let runs = (0..arguments.rounds).map(|_| recover(directory, threads, last));
-        let runs = runs.collect::<Result<Vec<_>>>()?;
-        let runs: Vec<_> = runs.iter().map(|speed| format!("{speed:6.0}")).collect();
-        println!("{threads:7}  {}", runs.join(" "));
+        tell("recovery", threads, arguments.rounds, || recover(directory, threads, last))?;
+    }
+    for threads in [0, 2] {
+        tell("reader", threads, arguments.rounds, || read(directory, threads, last))?;
     }
     Ok(())
+}
+
+fn tell(
+    what: &str,
+    threads: usize,
+    rounds: usize,
+    mut run: impl FnMut() -> Result<f64>,
+) -> Result<()> {
+    let runs = (0..rounds).map(|_| run()).collect::<Result<Vec<_>>>()?;
+    let runs: Vec<_> = runs.iter().map(|speed| format!("{speed:6.0}")).collect();
+    println!("{what:9}  {threads:7}  {}", runs.join(" "));
+    Ok(())
+}
+
+/// MiB of records' bytes in a second, by one reader.
+fn read(directory: &Path, read_threads: usize, last: Lsn) -> Result<f64> {
+    let disk = FileDisk::open(directory, Backend::Auto)?;
+    let options = Options { read_threads, visit_from: last, ..Options::from_os()? };
+    let (log, _) = Log::open(disk, options, 0, &mut |_| Ok(()))?;
+    let mut reader = log.reader(Lsn::FIRST)?;
+    let mut bytes = 0_u64;
+    let began = Instant::now();
+    while let Some(record) = reader.next_record()? {
+        bytes += record.body.len() as u64;
+    }
+    let took = began.elapsed();
+    ensure!(reader.next_lsn() == last.next(), "{} of {last}", reader.next_lsn());
+    Ok(speed(bytes, took))
 }
 
 /// MiB of records' bytes in a second.
@@ -70,6 +99,10 @@ fn recover(directory: &Path, recovery_threads: usize, last: Lsn) -> Result<f64> 
     })?;
     let took = began.elapsed();
     ensure!(recovery.last_lsn == last, "{} of {last}", recovery.last_lsn);
-    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-    Ok(bytes as f64 / f64::from(1 << 20) / took.as_secs_f64())
+    Ok(speed(bytes, took))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn speed(bytes: u64, took: Duration) -> f64 {
+    bytes as f64 / f64::from(1 << 20) / took.as_secs_f64()
 }

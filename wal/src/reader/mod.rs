@@ -1,23 +1,28 @@
 //! Cold reads: records by LSN, from disk, on threads that may block.
 //!
 //! Owns: `Reader`. Checks salt, chain of LSNs and each record's checksum on every read; a lease
-//! keeps the segment from being recycled meanwhile. Never passes what is durable.
+//! keeps the segment from being recycled meanwhile. Never passes its limit.
+
+mod lookup;
+pub(crate) mod pool;
+pub(crate) mod reads;
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::{BLOCK, Disk, DiskFile};
+use self::lookup::Hint;
+use self::reads::Reads;
+use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, ReadError};
 use crate::format::group::{GroupHeader, Place};
 use crate::format::record::{self, Flags};
-use crate::format::segment::{Closing, GROUPS_AT};
-use crate::format::{checksum, index};
-use crate::io::IoBuffer;
+use crate::format::segment::GROUPS_AT;
 use crate::log::Shared;
 use crate::lsn::Lsn;
 use crate::recover::assemble::{Assembler, PartFault};
-use crate::recover::scan::{Found, Scan};
+use crate::recover::walk::{Step, Walk};
+use crate::recover::window::Span;
 use crate::segment::{Lease, Segment};
 
 /// A record as read from disk.
@@ -35,12 +40,29 @@ pub struct ReadRecord<'a> {
     pub body: &'a [u8],
 }
 
+/// How far a reader goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limit {
+    /// To what is committed, and durable here.
+    #[default]
+    Committed,
+    /// To what is durable here, though it may yet be truncated. What is not durable yet is shown
+    /// by a [`TailCursor`](crate::TailCursor) only.
+    Durable,
+}
+
 /// Reads the log in LSN order.
+///
+/// The first read takes the group with the wanted record, and before it a page or two of the
+/// index of its segment. Who reads on gets longer windows, up to 512 KiB, and the next one is
+/// read by another thread meanwhile. A reader holds nobody up: it keeps the one segment from being
+/// recycled that it is in, and is told when what it wants next is gone.
 pub struct Reader<D: Disk> {
     log: Arc<Shared<D>>,
+    limit: Limit,
     /// The next LSN to give out.
     next: Lsn,
-    /// LSN of the next record that lies in front of the scan.
+    /// LSN of the next record that lies in front of the walk.
     front: Lsn,
     source: Option<Source<D::File>>,
     /// The records of the current group that are left.
@@ -51,16 +73,17 @@ pub struct Reader<D: Disk> {
     epoch: u64,
 }
 
-struct Source<F> {
-    lease: Lease<F>,
-    scan: Scan<F>,
+struct Source<F: DiskFile> {
+    lease: Arc<Lease<F>>,
+    walk: Walk<Reads<F>>,
 }
 
 impl<D: Disk> Reader<D> {
-    pub(crate) fn new(log: Arc<Shared<D>>, from: Lsn) -> Result<Self, ReadError> {
+    pub(crate) fn new(log: Arc<Shared<D>>, from: Lsn, limit: Limit) -> Result<Self, ReadError> {
         let from = from.max(Lsn::FIRST);
         let mut reader = Self {
             log,
+            limit,
             next: from,
             front: from,
             source: None,
@@ -70,20 +93,28 @@ impl<D: Disk> Reader<D> {
             assembler: Assembler::default(),
             epoch: 0,
         };
-        if from <= reader.log.durable() {
+        if from <= reader.last() {
             reader.seek()?;
         }
         Ok(reader)
     }
 
-    /// The LSN that the next call gives, once it is durable.
+    /// The LSN that the next call gives, once it is within the limit.
     pub fn next_lsn(&self) -> Lsn {
         self.next
     }
 
-    /// The next record, or `None` if it is not durable yet.
+    /// The last record within the limit.
+    fn last(&self) -> Lsn {
+        match self.limit {
+            Limit::Committed => self.log.committed().min(self.log.durable()),
+            Limit::Durable => self.log.durable(),
+        }
+    }
+
+    /// The next record, or `None` if it is not within the limit yet.
     pub fn next_record(&mut self) -> Result<Option<ReadRecord<'_>>, ReadError> {
-        if self.next > self.log.durable() {
+        if self.next > self.last() {
             return Ok(None);
         }
         if self.source.is_none() {
@@ -107,7 +138,8 @@ impl<D: Disk> Reader<D> {
 
     /// Takes one record or part; its body is in the assembler if it is whole.
     fn take_record(&mut self) -> Result<Option<(u8, Flags)>, ReadError> {
-        let (record, behind) = match record::split(&self.group[self.taken..]) {
+        // Its checksum was looked at when the window was read.
+        let (record, _, behind) = match record::split_unchecked(&self.group[self.taken..]) {
             Ok(split) => split,
             Err(fault) => return Err(self.damage(fault.to_string())),
         };
@@ -126,42 +158,41 @@ impl<D: Disk> Reader<D> {
     }
 
     fn read_group(&mut self) -> Result<(), ReadError> {
-        let Some(source) = &mut self.source else { unreachable!("the reader has been placed") };
-        source.scan.extend(source.lease.segment().end());
-        let name = source.lease.segment().name();
-        let read = match source.scan.next().map_err(|error| disk_error(&name, error))? {
-            Found::Group(header, bytes) => {
-                self.group.clear();
-                self.group.extend_from_slice(header.records(bytes));
-                Some(header)
-            }
-            Found::End => None,
-        };
-        self.taken = 0;
-        match read {
-            Some(header) if header.first_lsn == self.front => {
-                self.time_ms = header.time_ms;
-                Ok(())
-            }
-            Some(_) => {
-                self.group.clear();
-                Err(self.damage("a group does not have the next LSN".to_owned()))
-            }
-            None => {
-                self.group.clear();
-                self.next_segment()
-            }
+        let Some(header) = self.step()? else { return self.next_segment() };
+        if header.first_lsn == self.front {
+            return Ok(());
         }
+        self.group.clear();
+        Err(self.damage("a group does not have the next LSN".to_owned()))
+    }
+
+    /// Takes the records of the next group; `None` where the groups of the segment end.
+    fn step(&mut self) -> Result<Option<GroupHeader>, ReadError> {
+        let Some(source) = &mut self.source else { unreachable!("the reader has been placed") };
+        let Source { lease, walk } = source;
+        walk.windows().extend(lease.segment().end());
+        self.group.clear();
+        self.taken = 0;
+        let at = walk.at();
+        let step = walk.next().map_err(|error| disk_error(lease.segment(), at, error))?;
+        let Step::Group { header, bytes, records } = step else { return Ok(None) };
+        if let Err(fault) = records {
+            return Err(damage(lease.segment(), at, self.next, fault.to_string()));
+        }
+        self.group.extend_from_slice(header.records(bytes));
+        self.time_ms = header.time_ms;
+        Ok(Some(header))
     }
 
     /// The groups of a segment end where the next one goes on, or there is damage.
     fn next_segment(&mut self) -> Result<(), ReadError> {
-        let Some(source) = &self.source else { unreachable!("the reader has been placed") };
+        let Some(source) = &mut self.source else { unreachable!("the reader has been placed") };
         let segment = source.lease.segment();
-        if source.scan.at() < source.scan.limit() {
+        let limit = source.walk.windows().limit();
+        if source.walk.at() < limit {
             return Err(self.damage("a group that was durable is not intact".to_owned()));
         }
-        if segment.end() > source.scan.limit() {
+        if segment.end() > limit {
             return Ok(());
         }
         let number = segment.header.number;
@@ -174,18 +205,27 @@ impl<D: Disk> Reader<D> {
         if lease.segment().first_lsn().is_some_and(|first| first > self.front) {
             return Err(self.trimmed());
         }
-        self.enter(lease, GROUPS_AT);
+        self.enter(lease, Hint { at: GROUPS_AT, len: None }, true);
         Ok(())
     }
 
-    fn enter(&mut self, lease: Lease<D::File>, at: u64) {
+    /// Reads from a place in a segment on; `reads_on` if what lies in front of it was read.
+    fn enter(&mut self, lease: Lease<D::File>, place: Hint, reads_on: bool) {
+        let lease = Arc::new(lease);
         let segment = lease.segment();
         if segment.header.epoch != self.epoch {
             self.epoch = segment.header.epoch;
             self.assembler.forget();
         }
-        let scan = Scan::new(segment.file.clone(), &segment.header, at, segment.end());
-        self.source = Some(Source { lease, scan });
+        let span = Span::new(segment.file.clone(), &segment.header, segment.end());
+        let mut reads = Reads::leased(span, Arc::clone(&lease), Arc::clone(&self.log.reads));
+        match &mut self.source {
+            Some(before) if reads_on => reads = reads.like(before.walk.windows()),
+            _ => reads.begin_with(place.len.unwrap_or(0)),
+        }
+        self.group.clear();
+        self.taken = 0;
+        self.source = Some(Source { lease, walk: Walk::new(reads, place.at) });
     }
 
     /// Goes to the group with `next`, or to where its first part may be.
@@ -195,36 +235,44 @@ impl<D: Disk> Reader<D> {
             segment.first_lsn().is_some_and(|first| first <= wanted) && segment.last_lsn() >= wanted
         };
         let Some(lease) = self.log.table.lease(holds) else { return Err(self.trimmed()) };
-        let place = find_group(lease.segment(), wanted)?;
-        let (at, header) = place;
-        self.front = header.first_lsn;
-        match header.open {
-            None => self.enter(lease, at),
-            Some(open) => self.seek_open(open)?,
+        let segment = lease.segment();
+        let hint = lookup::find(segment, wanted);
+        let hint = hint.map_err(|error| disk_error(segment, segment.end(), error))?;
+        let plain = Hint { at: segment.near(wanted), len: None };
+        self.enter(lease, hint, false);
+        let header = match self.step()? {
+            Some(header) if header.first_lsn <= wanted => header,
+            // The index is not what was written. It is a hint: the groups tell.
+            _ => {
+                let number = self.place().0;
+                let same = |segment: &&Arc<Segment<_>>| segment.header.number == number;
+                let Some(lease) = self.log.table.lease(same) else { return Err(self.trimmed()) };
+                self.enter(lease, plain, false);
+                self.step()?.ok_or_else(|| self.not_intact())?
+            }
+        };
+        self.find_from(header)
+    }
+
+    /// Reads on to the group with `next`, which is this one or follows it.
+    fn find_from(&mut self, mut header: GroupHeader) -> Result<(), ReadError> {
+        while header.last_lsn() < self.next {
+            header = self.step()?.ok_or_else(|| self.not_intact())?;
         }
-        Ok(())
+        self.front = header.first_lsn;
+        header.open.map_or(Ok(()), |open| self.seek_open(open))
     }
 
     /// Begins in an earlier group: a big record that ends in the wanted one began there.
     fn seek_open(&mut self, open: Place) -> Result<(), ReadError> {
         let there = |segment: &&Arc<Segment<D::File>>| segment.header.number == open.segment;
         let Some(lease) = self.log.table.lease(there) else { return Err(self.trimmed()) };
-        let segment = lease.segment();
-        let mut scan = Scan::new(segment.file.clone(), &segment.header, open.offset, segment.end());
-        let name = segment.name();
-        match scan.next().map_err(|error| disk_error(&name, error))? {
-            Found::Group(header, _) => {
-                self.front = header.first_lsn;
-                self.enter(lease, open.offset);
-                Ok(())
-            }
-            Found::End => Err(damage(
-                segment,
-                open.offset,
-                self.next,
-                "a group with a part of a later record is not intact".to_owned(),
-            )),
-        }
+        self.enter(lease, Hint { at: open.offset, len: None }, false);
+        let header = self.step()?.ok_or_else(|| {
+            self.damage("a group with a part of a later record is not intact".to_owned())
+        })?;
+        self.front = header.first_lsn;
+        Ok(())
     }
 
     fn trimmed(&self) -> ReadError {
@@ -232,9 +280,19 @@ impl<D: Disk> Reader<D> {
         ReadError::Trimmed { wanted: self.next, first: first.unwrap_or(self.log.durable().next()) }
     }
 
+    fn not_intact(&self) -> ReadError {
+        self.damage("a group that was durable is not intact".to_owned())
+    }
+
     fn damage(&self, reason: String) -> ReadError {
         let Some(source) = &self.source else { unreachable!("the reader has been placed") };
-        damage(source.lease.segment(), source.scan.at(), self.next, reason)
+        damage(source.lease.segment(), source.walk.at(), self.next, reason)
+    }
+
+    /// Segment and offset of what is read next.
+    fn place(&self) -> (u64, u64) {
+        let Some(source) = &self.source else { unreachable!("the reader has been placed") };
+        (source.lease.segment().header.number, source.walk.at())
     }
 }
 
@@ -255,68 +313,6 @@ fn damage<F>(segment: &Segment<F>, offset: u64, wanted: Lsn, reason: String) -> 
     })
 }
 
-fn disk_error(file: &str, error: io::Error) -> ReadError {
-    ReadError::Disk { file: file.to_owned(), error }
-}
-
-/// Place and header of the group with `wanted`, which the segment holds.
-fn find_group<F: DiskFile>(
-    segment: &Segment<F>,
-    wanted: Lsn,
-) -> Result<(u64, GroupHeader), ReadError> {
-    let from = match index_hint(segment, wanted) {
-        Ok(hint) => hint.unwrap_or(GROUPS_AT),
-        Err(error) => return Err(disk_error(&segment.name(), error)),
-    };
-    let mut scan = Scan::new(segment.file.clone(), &segment.header, from, segment.end());
-    loop {
-        let at = scan.at();
-        match scan.next().map_err(|error| disk_error(&segment.name(), error))? {
-            Found::Group(header, _) if header.last_lsn() >= wanted => return Ok((at, header)),
-            Found::Group(..) => {}
-            Found::End => {
-                let reason = "a group that was durable is not intact".to_owned();
-                return Err(damage(segment, at, wanted, reason));
-            }
-        }
-    }
-}
-
-/// The offset of the group with `wanted`, if the segment has an intact index.
-fn index_hint<F: DiskFile>(segment: &Segment<F>, wanted: Lsn) -> io::Result<Option<u64>> {
-    if !segment.is_indexed() {
-        return Ok(None);
-    }
-    let last_block = segment.header.length - GROUPS_AT;
-    let Some(closing) = read_closing(segment, last_block)? else { return Ok(None) };
-    let Ok(groups) = usize::try_from(closing.groups) else { return Ok(None) };
-    let mut bytes = IoBuffer::new();
-    bytes.resize(index::len(groups));
-    let Some(at) = last_block.checked_sub(bytes.len() as u64) else { return Ok(None) };
-    let read = segment.file.read_at(&mut bytes, at)?;
-    if read < bytes.len() || checksum(&bytes) != closing.index_checksum {
-        return Ok(None);
-    }
-    let first = |position| index::decode(&bytes, position).map(|entry| entry.first_lsn);
-    let (mut low, mut high) = (0, groups);
-    while low < high {
-        let middle = low.midpoint(high);
-        if first(middle).is_some_and(|first| first <= wanted) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    // Groups of parts only have the same first LSN as the one that completes the record: the
-    // last of them is right, as it is the one with the record.
-    let entry = low.checked_sub(1).and_then(|position| index::decode(&bytes, position));
-    Ok(entry.map(|entry| u64::from(entry.block) * GROUPS_AT).filter(|at| *at >= GROUPS_AT))
-}
-
-fn read_closing<F: DiskFile>(segment: &Segment<F>, at: u64) -> io::Result<Option<Closing>> {
-    let mut block = IoBuffer::with_blocks(1);
-    let read = segment.file.read_at(&mut block, at)?;
-    block[read..].fill(0);
-    let (blocks, _) = block.as_chunks::<BLOCK>();
-    Ok(segment.header.decode_closing(&blocks[0]))
+fn disk_error<F>(segment: &Segment<F>, offset: u64, error: io::Error) -> ReadError {
+    ReadError::Disk { file: segment.name(), offset, error }
 }
