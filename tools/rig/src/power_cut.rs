@@ -59,6 +59,8 @@ pub struct Report {
     pub flushes: u64,
     /// Writes recorded.
     pub writes: u64,
+    /// Writes that no flush had covered, at the cut with the most of them.
+    pub unflushed_max: usize,
     /// Records that recovery has shown, over all disks.
     pub records: u64,
     /// Promises that were broken, each with its place.
@@ -67,8 +69,9 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { images, flushes, writes, records, findings } = self;
-        write!(out, "{images} power cuts within {writes} writes and {flushes} flushes: ")?;
+        let Self { images, flushes, writes, unflushed_max, records, findings } = self;
+        write!(out, "{images} power cuts within {writes} writes and {flushes} flushes, ")?;
+        write!(out, "at most {unflushed_max} writes unflushed: ")?;
         write!(out, "{records} records found, {} promises broken", findings.len())
     }
 }
@@ -135,6 +138,7 @@ impl History {
         let mut promises = Promises::new(self.promise.clone(), &events);
         for (nth, (at, survival)) in cuts.into_iter().enumerate() {
             replay.advance(at);
+            report.unflushed_max = report.unflushed_max.max(replay.pending());
             let promise = promises.advance(at)?;
             let image = replay.cut(survival, &mut self.random);
             let found = stand.recover(image.clone())?;

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         trial("what_was_acknowledged_survives_power_cuts_under_pwrite", under_pwrite),
         trial("a_log_that_drops_its_syncs_is_found_out", dropped_syncs_show),
         trial("a_killed_run_leaves_nothing_attached", killed_run),
+        trial("what_a_killed_run_has_left_is_taken_away", leftovers),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -101,6 +102,27 @@ fn killed_run() -> Result<(), Failed> {
     power_cut(&["--probe"]);
     if place.exists() {
         return Err(format!("{} is left", place.display()).into());
+    }
+    Ok(())
+}
+
+/// A run that was killed right after it had attached a loop device.
+fn leftovers() -> Result<(), Failed> {
+    let name = format!("zzq-rig-left-{}", std::process::id());
+    let place = std::env::temp_dir().join(&name);
+    let begun = std::env::temp_dir().join(format!("new-{name}"));
+    std::fs::create_dir(&begun)?;
+    std::fs::File::create(begun.join(&name))?.set_len(1 << 20)?;
+    let attach = Command::new("losetup").arg("--find").arg(begun.join(&name)).status()?;
+    // Named so that others see it only when it is complete.
+    std::fs::File::create(begun.join("lock"))?;
+    std::fs::rename(&begun, &place)?;
+    if !attach.success() {
+        return Err("no loop device is free".into());
+    }
+    power_cut(&["--probe"]);
+    if attached(&name)? || place.exists() {
+        return Err(format!("{name} is still there").into());
     }
     Ok(())
 }
