@@ -44,9 +44,7 @@ pub enum OpenError {
 
 /// A place where durable bytes are missing or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{file} is damaged at byte {offset}: {reason}; records {first}..={last} were durable{proof}"
-)]
+#[error("{file} is damaged at byte {offset}: {reason}; {}{proof}", lost(*first, *last))]
 pub struct Damage {
     /// Name of the file.
     pub file: String,
@@ -54,12 +52,21 @@ pub struct Damage {
     pub offset: u64,
     /// The first LSN that is not there.
     pub first: Lsn,
-    /// The last LSN known to have been durable.
+    /// The last LSN known to have been durable. Less than `first` where a file or a group is
+    /// missing of which nothing tells the LSNs.
     pub last: Lsn,
     /// What is wrong with the bytes.
     pub reason: String,
     /// What says that they were durable.
     pub proof: String,
+}
+
+fn lost(first: Lsn, last: Lsn) -> String {
+    if first <= last {
+        format!("records {first}..={last} were durable")
+    } else {
+        format!("what came from record {first} on is not there")
+    }
 }
 
 impl OpenError {
@@ -113,3 +120,25 @@ pub enum ReadError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a log has at most 64 producers from one start to the next")]
 pub struct TooManyProducers;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_names_the_records_as_far_as_they_are_known() {
+        let damage = |last| Damage {
+            file: "1.log".to_owned(),
+            offset: 8192,
+            first: Lsn::new(5),
+            last: Lsn::new(last),
+            reason: "torn".to_owned(),
+            proof: ", says meta".to_owned(),
+        };
+        let place = "1.log is damaged at byte 8192: torn;";
+        let known = format!("{place} records @5..=@7 were durable, says meta");
+        assert_eq!(damage(7).to_string(), known);
+        let unknown = format!("{place} what came from record @5 on is not there, says meta");
+        assert_eq!(damage(4).to_string(), unknown);
+    }
+}
