@@ -10,11 +10,16 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::command::run as run_to_end;
+
 /// The exit code of a run that this machine does not allow.
 pub const CANNOT: u8 = 77;
 
 /// Programs that the rig calls.
 const PROGRAMS: [&str; 5] = ["unshare", "losetup", "mkfs.ext4", "mount", "umount"];
+
+/// Options of `unshare`, in front of what it runs.
+const NAMESPACES: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--"];
 
 /// Why the rig cannot work here, as far as that shows without trying.
 pub fn able() -> Result<()> {
@@ -30,14 +35,16 @@ pub fn able() -> Result<()> {
             bail!("{program}: {error}");
         }
     }
-    Ok(())
+    // Root in a container may be denied it.
+    let namespaces: Vec<_> = NAMESPACES.into_iter().chain(["true"]).collect();
+    run_to_end("unshare", &namespaces).map(drop)
 }
 
 /// Runs this program again with `arguments` and `--inside PLACE`, in namespaces of its own.
 pub fn run(place: &Path, arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let program = std::env::current_exe()?;
     let mut child = Command::new("unshare")
-        .args(["--mount", "--pid", "--fork", "--kill-child", "--"])
+        .args(NAMESPACES)
         .arg(program)
         .args(arguments)
         .arg("--inside")

@@ -80,7 +80,7 @@ fn inside(place: &Path, plan: &Plan, probe: bool) -> Result<ExitCode> {
         Ok(stand) => stand,
         Err(reason) => return Ok(skip(&reason)),
     };
-    if let Err(reason) = stand.make_file_system() {
+    if let Err(reason) = stand.make_file_system().and_then(|_| stand.record(std::iter::empty())) {
         return Ok(skip(&reason));
     }
     if probe {
