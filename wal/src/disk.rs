@@ -44,6 +44,11 @@ pub trait Disk: Send + Sync + 'static {
     /// Bytes that an unprivileged writer could still take.
     fn free_bytes(&self) -> io::Result<u64>;
 
+    /// An empty buffer for a write of up to `bytes` bytes, in the memory that suits the disk best.
+    fn buffer(&self, bytes: usize) -> IoBuffer {
+        IoBuffer::with_capacity(bytes)
+    }
+
     /// Hands one write to the device without waiting for it. `Err` means that nothing was
     /// submitted and gives the write back. The buffer belongs to the disk until its completion.
     fn submit(&self, write: Write<Self::File>) -> Result<(), (Write<Self::File>, io::Error)>;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use zzq_wal::disk::{BLOCK, Disk, DiskFile, Write};
-use zzq_wal::io::{Backend, FileDisk, IoBuffer, event};
+use zzq_wal::io::{Backend, FileDisk, IoBuffer, Issuers, event};
 use zzq_wal::sim_disk::SimDisk;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -143,15 +143,26 @@ proptest! {
 
     #[test]
     fn simulated_and_real_disks_answer_alike(steps in prop::collection::vec(step(), 1..40)) {
-        let directories = [tempfile::tempdir()?, tempfile::tempdir()?];
-        let real = |at: usize, backend| FileDisk::open(directories[at].path(), backend).unwrap();
+        let kinds = [
+            (Backend::Aio, Issuers::Any),
+            (Backend::Pwrite, Issuers::Any),
+            // Where there is no io_uring there is nothing to agree with.
+            (Backend::Uring, Issuers::Any),
+            (Backend::Uring, Issuers::One),
+        ];
+        let directories = kinds.map(|_| tempfile::tempdir().unwrap());
+        let real = kinds.iter().zip(&directories).filter_map(|((backend, issuers), directory)| {
+            let disk = FileDisk::open_for(directory.path(), *backend, *issuers);
+            assert!(disk.is_ok() || *backend == Backend::Uring, "{disk:?}");
+            Some((backend, Subject::new(disk.ok()?)))
+        });
+        let mut real: Vec<_> = real.collect();
         let mut simulated = Subject::new(SimDisk::new());
-        let mut aio = Subject::new(real(0, Backend::Aio));
-        let mut pwrite = Subject::new(real(1, Backend::Pwrite));
         for (step, byte) in steps.iter().zip((1..250).cycle()) {
             let expected = simulated.step(step, byte);
-            prop_assert_eq!(&aio.step(step, byte), &expected);
-            prop_assert_eq!(&pwrite.step(step, byte), &expected);
+            for (backend, subject) in &mut real {
+                prop_assert_eq!(&subject.step(step, byte), &expected, "{}", backend);
+            }
         }
     }
 }

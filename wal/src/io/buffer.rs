@@ -3,19 +3,32 @@
 //! Owns: alignment and initialisation of bytes for direct I/O. Every byte up to the capacity is
 //! initialised at all times, so that no length can ever show memory that was never written.
 
+mod pool;
+
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use crate::disk::BLOCK;
+
+pub(super) use self::pool::Pool;
 
 /// An owned byte buffer whose address and capacity are multiples of [`BLOCK`].
 ///
 /// It grows by whole blocks and never shrinks; its address changes when it grows, its bytes do
 /// not. As a slice it is its first `len` bytes.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct IoBuffer {
     blocks: Vec<Block>,
     len: usize,
+    /// Where its blocks are on loan from.
+    loan: Option<Loan>,
+}
+
+/// A slot of a pool.
+struct Loan {
+    pool: Arc<Pool>,
+    slot: u16,
 }
 
 #[derive(Clone)]
@@ -29,17 +42,17 @@ const ZERO: Block = Block([0; BLOCK]);
 impl IoBuffer {
     /// An empty buffer that takes no memory yet.
     pub const fn new() -> Self {
-        Self { blocks: Vec::new(), len: 0 }
+        Self { blocks: Vec::new(), len: 0, loan: None }
     }
 
     /// `blocks` blocks of zeroes; its length is its capacity.
     pub fn with_blocks(blocks: usize) -> Self {
-        Self { blocks: vec![ZERO; blocks], len: blocks * BLOCK }
+        Self { blocks: vec![ZERO; blocks], len: blocks * BLOCK, loan: None }
     }
 
     /// An empty buffer with room for at least `bytes`.
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { blocks: vec![ZERO; bytes.div_ceil(BLOCK)], len: 0 }
+        Self { blocks: vec![ZERO; bytes.div_ceil(BLOCK)], len: 0, loan: None }
     }
 
     /// Bytes that it holds without moving.
@@ -84,10 +97,46 @@ impl IoBuffer {
     fn set_len(&mut self, len: usize) {
         let needed = len.div_ceil(BLOCK);
         if needed > self.blocks.len() {
-            self.blocks.resize(needed.max(self.blocks.len() * 2), ZERO);
+            self.grow(needed.max(self.blocks.len() * 2));
         }
         self.len = len;
         assert!(self.len <= self.capacity(), "a buffer is never longer than its memory");
+    }
+
+    /// Blocks on loan stay as they are: the copy is the buffer's own.
+    #[cold]
+    fn grow(&mut self, blocks: usize) {
+        if self.loan.is_some() {
+            let mut own = Vec::with_capacity(blocks);
+            own.extend_from_slice(&self.blocks);
+            self.give_back(own);
+        }
+        self.blocks.resize(blocks, ZERO);
+    }
+
+    /// Ends the loan, if there is one, with `instead` in its place.
+    fn give_back(&mut self, instead: Vec<Block>) {
+        if let Some(Loan { pool, slot }) = self.loan.take() {
+            pool.take_back(slot, std::mem::replace(&mut self.blocks, instead));
+        }
+    }
+
+    /// The slot of `pool` that its bytes lie in, from its beginning.
+    pub(super) fn slot_of(&self, pool: &Arc<Pool>) -> Option<u16> {
+        self.loan.as_ref().filter(|loan| Arc::ptr_eq(&loan.pool, pool)).map(|loan| loan.slot)
+    }
+}
+
+impl Clone for IoBuffer {
+    /// The copy's memory is its own.
+    fn clone(&self) -> Self {
+        Self { blocks: self.blocks.clone(), len: self.len, loan: None }
+    }
+}
+
+impl Drop for IoBuffer {
+    fn drop(&mut self) {
+        self.give_back(Vec::new());
     }
 }
 

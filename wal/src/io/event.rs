@@ -29,9 +29,14 @@ pub fn drain(event: &OwnedFd) -> u64 {
 
 /// Waits until there is a signal; `false` when `timeout` passed first. Takes no signal.
 pub fn wait(event: &OwnedFd, timeout: Duration) -> io::Result<bool> {
-    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+    wait_until(event, Some(timeout))
+}
+
+/// [`wait`], for ever without a timeout.
+pub(crate) fn wait_until(event: &OwnedFd, timeout: Option<Duration>) -> io::Result<bool> {
+    let timeout = timeout.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
     let mut fds = [PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)];
-    let ready = retry_on_intr(|| poll(&mut fds, Some(&timeout)))?;
+    let ready = retry_on_intr(|| poll(&mut fds, timeout.as_ref()))?;
     Ok(ready == 1)
 }
 

@@ -37,6 +37,11 @@ impl OpenFile {
         Ok(file)
     }
 
+    /// Whether both share one descriptor.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.fd, &other.fd)
+    }
+
     fn open_with(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> io::Result<Self> {
         let flags = flags | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match openat(directory, name, flags, Mode::RUSR | Mode::WUSR) {

@@ -1,20 +1,21 @@
 //! The disk of a real directory: names and files, and the backend that carries its writes.
 //!
-//! Owns: the choice of a backend, by real writes. Does not know: what the files mean.
+//! Owns: the directory, and the file that backends are tried on. Does not know: what the files
+//! mean.
 
-use std::fmt;
+mod choice;
+mod engine;
+
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use std::sync::Arc;
-use std::time::Duration;
 
-use crate::disk::{BLOCK, Completion, Disk, DiskFile, Write, assert_blocks};
-use crate::io::aio::Aio;
+use self::choice::{Choice, choose};
+use self::engine::Engine;
+pub use self::engine::{Backend, UnknownBackend};
+use crate::disk::{BLOCK, Completion, Disk, Write};
 use crate::io::directory::{Directory, PROBE};
-use crate::io::pwrite::Pwrite;
-use crate::io::{IoBuffer, OpenFile, event};
+use crate::io::{IoBuffer, Issuers, OpenFile};
 
 /// A directory of log files on a real file system.
 #[derive(Debug)]
@@ -22,18 +23,6 @@ pub struct FileDisk {
     directory: Directory,
     engine: Engine,
     choice: String,
-}
-
-/// How writes reach the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// The first of the others, in this order, whose probe succeeds.
-    #[default]
-    Auto,
-    /// Linux AIO: the kernel writes while the caller goes on.
-    Aio,
-    /// One thread that writes and waits.
-    Pwrite,
 }
 
 /// Why a directory cannot be used as a disk.
@@ -57,35 +46,34 @@ pub enum OpenError {
     },
 }
 
-/// Writes in flight that the disk takes before it says `WouldBlock`: far more than the log has.
-const DEPTH: usize = 128;
-
-/// How long a probe's write may take before the backend counts as unusable.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
-
 impl FileDisk {
     /// Opens `path`, making the directory if its parent exists, and finds a backend that works
     /// there by writing to a file `probe`, which is removed again. Whoever opens it holds a
     /// [`DirectoryLock`](crate::io::DirectoryLock) of it or of a directory above.
+    ///
+    /// Any thread may issue writes; see [`open_for`](Self::open_for).
     pub fn open(path: &Path, backend: Backend) -> Result<Self, OpenError> {
+        Self::open_for(path, backend, Issuers::Any)
+    }
+
+    /// As [`open`](Self::open), and says who will issue writes: with one thread alone, the log's
+    /// own ([`Log::spawn_driver`](crate::Log::spawn_driver)), `io_uring` has less to do.
+    pub fn open_for(path: &Path, backend: Backend, issuers: Issuers) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Directory { path: path.to_owned(), source };
         let directory = Directory::make(path).map_err(failed)?;
         let probe = probe_file(&directory).map_err(failed)?;
-        let chosen = choose(backend, probe.as_ref());
+        let chosen = choose(backend, issuers, probe.as_ref());
         if probe.is_some() {
             directory.remove(PROBE).map_err(failed)?;
         }
-        let (engine, choice) =
+        let Choice { engine, reason } =
             chosen.map_err(|failures| OpenError::Backend { path: path.to_owned(), failures })?;
-        Ok(Self { directory, engine, choice })
+        Ok(Self { directory, engine, choice: reason })
     }
 
     /// The backend in use, never [`Backend::Auto`].
     pub fn backend(&self) -> Backend {
-        match self.engine {
-            Engine::Aio(_) => Backend::Aio,
-            Engine::Pwrite(_) => Backend::Pwrite,
-        }
+        self.engine.backend()
     }
 
     /// Which backend is in use and why, for people.
@@ -131,68 +119,16 @@ impl Disk for FileDisk {
         self.directory.free_bytes()
     }
 
+    fn buffer(&self, bytes: usize) -> IoBuffer {
+        self.engine.buffer(bytes)
+    }
+
     fn submit(&self, write: Write<OpenFile>) -> Result<(), (Write<OpenFile>, io::Error)> {
         self.engine.submit(write)
     }
 
     fn reap(&self, completions: &mut Vec<Completion>) {
         self.engine.reap(completions);
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Auto => "auto",
-            Self::Aio => "aio",
-            Self::Pwrite => "pwrite",
-        })
-    }
-}
-
-impl FromStr for Backend {
-    type Err = UnknownBackend;
-
-    fn from_str(name: &str) -> Result<Self, UnknownBackend> {
-        let mut all = [Self::Auto, Self::Aio, Self::Pwrite].into_iter();
-        all.find(|backend| backend.to_string() == name).ok_or(UnknownBackend)
-    }
-}
-
-/// No [`Backend`] has this name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not one of auto, aio, pwrite")]
-pub struct UnknownBackend;
-
-/// What carries writes: one variant for each backend but `Auto`.
-#[derive(Debug)]
-enum Engine {
-    Aio(Aio),
-    Pwrite(Pwrite),
-}
-
-impl Engine {
-    fn start(backend: Backend) -> io::Result<Self> {
-        match backend {
-            Backend::Auto | Backend::Aio => Aio::new(DEPTH).map(Self::Aio),
-            Backend::Pwrite => Pwrite::new(DEPTH).map(Self::Pwrite),
-        }
-    }
-
-    fn submit(&self, write: Write<OpenFile>) -> Result<(), (Write<OpenFile>, io::Error)> {
-        assert_blocks(write.buffer.len(), write.offset);
-        assert!(!write.buffer.is_empty(), "a write has bytes");
-        match self {
-            Self::Aio(aio) => aio.submit(write),
-            Self::Pwrite(pwrite) => pwrite.submit(write),
-        }
-    }
-
-    fn reap(&self, completions: &mut Vec<Completion>) {
-        match self {
-            Self::Aio(aio) => aio.reap(completions),
-            Self::Pwrite(pwrite) => pwrite.reap(completions),
-        }
     }
 }
 
@@ -212,61 +148,6 @@ fn probe_file(directory: &Directory) -> io::Result<Option<OpenFile>> {
 
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-/// The first allowed backend whose probe succeeds, and why; or how each of them failed.
-fn choose(wanted: Backend, file: Option<&OpenFile>) -> Result<(Engine, String), String> {
-    let candidates: &[Backend] = match wanted {
-        Backend::Auto => &[Backend::Aio, Backend::Pwrite],
-        Backend::Aio => &[Backend::Aio],
-        Backend::Pwrite => &[Backend::Pwrite],
-    };
-    let mut failures = Vec::new();
-    for backend in candidates {
-        match Engine::start(*backend).and_then(|engine| engine.probe(file)) {
-            Ok(engine) => return Ok((engine, choice(wanted, *backend, file, &failures))),
-            Err(error) => failures.push(format!("{backend} failed ({error})")),
-        }
-    }
-    Err(failures.join(", "))
-}
-
-fn choice(wanted: Backend, used: Backend, file: Option<&OpenFile>, failures: &[String]) -> String {
-    let why = match wanted {
-        Backend::Auto if failures.is_empty() => "the first choice".to_owned(),
-        Backend::Auto => failures.join(", "),
-        Backend::Aio | Backend::Pwrite => "asked for".to_owned(),
-    };
-    let proof = if file.is_some() { "a probe was written" } else { "too full for a probe" };
-    format!("{used}: {why}, {proof}")
-}
-
-impl Engine {
-    /// Writes one durable block and reads it back; without a file there is nothing to try.
-    fn probe(self, file: Option<&OpenFile>) -> io::Result<Self> {
-        let Some(file) = file else { return Ok(self) };
-        let mut buffer = IoBuffer::with_blocks(1);
-        buffer.fill(0xa5);
-        let mut read = IoBuffer::with_blocks(1);
-        let completion = self.write_and_wait(file, buffer)?;
-        let written = completion.result?;
-        let count = file.read_at(&mut read, 0)?;
-        if written != BLOCK || count != BLOCK || *read != *completion.buffer {
-            return Err(io::Error::other("what was written is not there"));
-        }
-        Ok(self)
-    }
-
-    fn write_and_wait(&self, file: &OpenFile, buffer: IoBuffer) -> io::Result<Completion> {
-        let event = event::create()?;
-        let notify = Some(Arc::clone(&event));
-        let write = Write { file: file.clone(), buffer, offset: 0, sync: true, token: 0, notify };
-        self.submit(write).map_err(|(_, error)| error)?;
-        event::wait(&event, PROBE_TIMEOUT)?;
-        let mut completions = Vec::new();
-        self.reap(&mut completions);
-        completions.pop().ok_or_else(|| io::ErrorKind::TimedOut.into())
-    }
 }
 
 #[cfg(test)]

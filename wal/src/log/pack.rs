@@ -29,7 +29,7 @@ impl<D: Disk> Core<D> {
         // Before its chunks leave the rings: the last parts of a lane that has gone count, too.
         let open = self.oldest_open();
         let mut group = self.gather(room);
-        let flight = self.seal(&mut group, open);
+        let flight = self.seal(shared, &mut group, open);
         shared.publish_appended(self.appended.lsn);
         self.flights.push_back(flight);
         self.show(group, leader);
@@ -102,7 +102,12 @@ impl<D: Disk> Core<D> {
     }
 
     /// Gives the group its number, place and LSNs, and fills the buffer that will be written.
-    fn seal(&mut self, shell: &mut Arc<Group>, open: Option<Place>) -> Flight<D::File> {
+    fn seal(
+        &mut self,
+        shared: &Shared<D>,
+        shell: &mut Arc<Group>,
+        open: Option<Place>,
+    ) -> Flight<D::File> {
         let Some(group) = Arc::get_mut(shell) else { unreachable!("nobody has seen it yet") };
         group.number = self.appended.group + 1;
         group.first_lsn = self.next_lsn();
@@ -125,7 +130,7 @@ impl<D: Disk> Core<D> {
             open,
         };
         let marks = self.note_chunks(group, place);
-        let (mut buffer, records_len) = self.fill(group);
+        let (mut buffer, records_len) = self.fill(shared, group);
         header.seal(&mut buffer, records_len);
         let flight = Flight {
             header,
@@ -194,9 +199,9 @@ impl<D: Disk> Core<D> {
         marks
     }
 
-    fn fill(&mut self, group: &Group) -> (IoBuffer, usize) {
-        let mut buffer =
-            self.buffers.pop().unwrap_or_else(|| IoBuffer::with_capacity(HEADER_LEN + group.bytes));
+    fn fill(&mut self, shared: &Shared<D>, group: &Group) -> (IoBuffer, usize) {
+        let fresh = || shared.disk.buffer(HEADER_LEN + group.bytes);
+        let mut buffer = self.buffers.pop().unwrap_or_else(fresh);
         buffer.clear();
         buffer.resize(HEADER_LEN);
         for chunk in &group.chunks {

@@ -2,16 +2,60 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tempfile::TempDir;
 
+use super::engine::DEPTH;
 use super::*;
+use crate::disk::DiskFile;
+use crate::io::confined::{Refused, confined, in_child};
+use crate::io::event;
 
-const BACKENDS: [Backend; 2] = [Backend::Aio, Backend::Pwrite];
+const KINDS: [(Backend, Issuers); 4] = [
+    (Backend::Aio, Issuers::Any),
+    (Backend::Uring, Issuers::Any),
+    (Backend::Uring, Issuers::One),
+    (Backend::Pwrite, Issuers::Any),
+];
+
+/// The backends that this machine lets a test use. All but one are there on any kernel.
+fn kinds() -> impl Iterator<Item = (Backend, Issuers)> {
+    KINDS.into_iter().filter(|(backend, issuers)| {
+        let directory = tempfile::tempdir().unwrap();
+        match FileDisk::open_for(directory.path(), *backend, *issuers) {
+            Err(OpenError::Backend { failures, .. }) if *backend == Backend::Uring => {
+                eprintln!("skipped for io_uring: {failures}");
+                false
+            }
+            disk => disk.is_ok_and(|disk| disk.backend() == *backend),
+        }
+    })
+}
 
 fn disk(backend: Backend) -> (FileDisk, TempDir) {
+    disk_for((backend, Issuers::Any))
+}
+
+fn disk_for((backend, issuers): (Backend, Issuers)) -> (FileDisk, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    (FileDisk::open(directory.path(), backend).unwrap(), directory)
+    (FileDisk::open_for(directory.path(), backend, issuers).unwrap(), directory)
+}
+
+/// How one write ends, whichever way a backend says that it failed.
+fn outcome(disk: &FileDisk, write: Write<OpenFile>) -> io::Result<usize> {
+    let Some(event) = write.notify.clone() else { panic!("somebody waits for it") };
+    match disk.submit(write) {
+        Ok(()) => wait_for(disk, &event, 1).remove(0).result,
+        Err((_, error)) => Err(error),
+    }
+}
+
+fn one_write(file: &OpenFile, offset: u64, buffer: IoBuffer) -> Write<OpenFile> {
+    let notify = Some(event::create().unwrap());
+    Write { file: file.clone(), buffer, offset, sync: true, token: 1, notify }
 }
 
 fn filled(blocks: usize, fill: u8) -> IoBuffer {
@@ -38,13 +82,15 @@ fn wait_for(disk: &FileDisk, event: &OwnedFd, count: usize) -> Vec<Completion> {
 
 #[test]
 fn every_backend_writes_durable_blocks_and_returns_the_buffers() {
-    for backend in BACKENDS {
-        let (disk, _directory) = disk(backend);
-        assert_eq!(disk.backend(), backend);
+    for kind in kinds() {
+        let (disk, _directory) = disk_for(kind);
+        assert_eq!(disk.backend(), kind.0);
         let file = disk.create("a", 64 * BLOCK as u64).unwrap();
         let event = event::create().unwrap();
         for token in 0..32_u64 {
-            let buffer = filled(2, u8::try_from(token).unwrap() + 1);
+            let mut buffer = disk.buffer(2 * BLOCK);
+            buffer.resize(2 * BLOCK);
+            buffer.fill(u8::try_from(token).unwrap() + 1);
             let notify = Some(Arc::clone(&event));
             let offset = token * 2 * BLOCK as u64;
             let sync = token % 2 == 0;
@@ -68,8 +114,8 @@ fn every_backend_writes_durable_blocks_and_returns_the_buffers() {
 
 #[test]
 fn every_backend_reports_a_failed_write_in_its_completion() {
-    for backend in BACKENDS {
-        let (disk, _directory) = disk(backend);
+    for kind in kinds() {
+        let (disk, _directory) = disk_for(kind);
         let file = disk.create("a", BLOCK as u64).unwrap();
         let event = event::create().unwrap();
         let notify = Some(Arc::clone(&event));
@@ -78,15 +124,15 @@ fn every_backend_reports_a_failed_write_in_its_completion() {
         disk.submit(write).unwrap();
         let completions = wait_for(&disk, &event, 1);
         let error = completions[0].result.as_ref().unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{backend}");
+        assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{kind:?}");
         assert_eq!((completions[0].token, completions[0].buffer[0]), (5, 3));
     }
 }
 
 #[test]
 fn dropping_a_disk_waits_for_its_writes() {
-    for backend in BACKENDS {
-        let (disk, directory) = disk(backend);
+    for kind in kinds() {
+        let (disk, directory) = disk_for(kind);
         let file = disk.create("a", 16 * BLOCK as u64).unwrap();
         for token in 0..16 {
             let offset = token * BLOCK as u64;
@@ -96,28 +142,71 @@ fn dropping_a_disk_waits_for_its_writes() {
         drop(disk);
         let mut read = IoBuffer::with_blocks(16);
         file.read_at(&mut read, 0).unwrap();
-        assert!(read.iter().all(|byte| *byte == 8), "{backend} in {}", directory.path().display());
+        assert!(read.iter().all(|byte| *byte == 8), "{kind:?} in {}", directory.path().display());
     }
 }
 
-/// The other backend's queue empties while it is filled: its own tests hold it up.
+/// The queue of the thread empties while it is filled: its own tests hold it up.
 #[test]
-fn the_queue_of_aio_takes_as_many_writes_as_are_promised() {
-    let (disk, _directory) = disk(Backend::Aio);
-    let file = disk.create("a", BLOCK as u64).unwrap();
-    let event = event::create().unwrap();
-    let write = |token| {
-        let notify = Some(Arc::clone(&event));
-        Write { file: file.clone(), buffer: filled(1, 1), offset: 0, sync: true, token, notify }
-    };
-    let depth = DEPTH as u64;
-    // Those that are done stay until they are taken, however fast the device is.
-    for token in 0..depth {
-        disk.submit(write(token)).unwrap();
+fn the_queue_takes_as_many_writes_as_are_promised() {
+    for kind in kinds().filter(|(backend, _)| *backend != Backend::Pwrite) {
+        let (disk, _directory) = disk_for(kind);
+        let file = disk.create("a", BLOCK as u64).unwrap();
+        let event = event::create().unwrap();
+        let write = |token| {
+            let notify = Some(Arc::clone(&event));
+            Write { file: file.clone(), buffer: filled(1, 1), offset: 0, sync: true, token, notify }
+        };
+        let depth = DEPTH as u64;
+        // Those that are done stay until they are taken, however fast the device is.
+        for token in 0..depth {
+            disk.submit(write(token)).unwrap();
+        }
+        let (back, error) = disk.submit(write(depth)).unwrap_err();
+        assert_eq!((back.token, error.kind()), (depth, io::ErrorKind::WouldBlock), "{kind:?}");
+        assert_eq!(wait_for(&disk, &event, DEPTH).len(), DEPTH);
+        disk.submit(back).unwrap();
+        assert_eq!(wait_for(&disk, &event, 1)[0].token, depth);
     }
-    let (back, error) = disk.submit(write(depth)).unwrap_err();
-    assert_eq!((back.token, error.kind()), (depth, io::ErrorKind::WouldBlock));
-    assert_eq!(wait_for(&disk, &event, DEPTH).len(), DEPTH);
+}
+
+#[test]
+fn every_backend_reports_a_file_that_it_may_not_write() {
+    for kind in kinds() {
+        let (disk, directory) = disk_for(kind);
+        disk.create("a", BLOCK as u64).unwrap();
+        let file = std::fs::File::open(directory.path().join("a")).unwrap();
+        let file = OpenFile::from(OwnedFd::from(file));
+        let error = outcome(&disk, one_write(&file, 0, filled(1, 1))).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{kind:?}");
+        let good = disk.open("a").unwrap();
+        assert_eq!(outcome(&disk, one_write(&good, 0, filled(1, 1))).unwrap(), BLOCK);
+    }
+}
+
+#[test]
+fn every_backend_reports_what_a_limit_lets_it_not_write() {
+    in_child("io::file_disk::tests::every_backend_reports_what_a_limit_lets_it_not_write", || {
+        let disks: Vec<_> = kinds().map(|kind| (kind, disk_for(kind))).collect();
+        let create = |disk: &FileDisk| disk.create("a", 4 * BLOCK as u64).unwrap();
+        let files: Vec<_> = disks.iter().map(|(_, (disk, _))| create(disk)).collect();
+        let limit = Some(2 * BLOCK as u64);
+        setrlimit(Resource::Fsize, Rlimit { current: limit, maximum: limit }).unwrap();
+        for ((kind, (disk, _directory)), file) in disks.iter().zip(&files) {
+            let behind = outcome(disk, one_write(file, 2 * BLOCK as u64, filled(1, 1)));
+            let error = behind.unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{kind:?}");
+            let across = outcome(disk, one_write(file, BLOCK as u64, filled(2, 1)));
+            match kind.0 {
+                // It asks for the rest, and that is refused.
+                Backend::Pwrite => {
+                    assert_eq!(across.unwrap_err().raw_os_error(), Some(libc::EFBIG));
+                }
+                _ => assert_eq!(across.unwrap(), BLOCK, "{kind:?}"),
+            }
+            assert_eq!(outcome(disk, one_write(file, 0, filled(2, 1))).unwrap(), 2 * BLOCK);
+        }
+    });
 }
 
 #[test]
@@ -229,20 +318,21 @@ fn free_space_is_told_in_bytes() {
 #[test]
 fn the_choice_is_explained() {
     let (auto, _directory) = disk(Backend::Auto);
-    assert_eq!(auto.backend(), Backend::Aio);
-    assert_eq!(auto.choice(), "aio: the first choice, a probe was written");
+    let figures = auto.choice().strip_prefix(&auto.engine.describe()).unwrap();
+    assert!(figures.starts_with(": aio "), "{figures}");
     let (pwrite, _directory) = disk(Backend::Pwrite);
-    assert_eq!(pwrite.choice(), "pwrite: asked for, a probe was written");
-    let failures = ["aio failed (not permitted)".to_owned()];
-    assert_eq!(
-        choice(Backend::Auto, Backend::Pwrite, None, &failures),
-        "pwrite: aio failed (not permitted), too full for a probe"
-    );
+    let figures = pwrite.choice().strip_prefix("pwrite: asked for, pwrite ").unwrap();
+    assert!(figures.contains(" us, ") && figures.contains(" durable write"), "{figures}");
+    for wanted in [Backend::Auto, Backend::Aio] {
+        let full = choose(wanted, Issuers::One, None).unwrap();
+        assert_eq!(full.engine.backend(), Backend::Aio);
+        assert!(full.reason.ends_with("too full for a probe"), "{}", full.reason);
+    }
 }
 
 #[test]
 fn backends_have_names() {
-    for backend in [Backend::Auto, Backend::Aio, Backend::Pwrite] {
+    for backend in [Backend::Auto, Backend::Aio, Backend::Uring, Backend::Pwrite] {
         assert_eq!(backend.to_string().parse(), Ok(backend));
     }
     assert_eq!("Aio".parse::<Backend>(), Err(UnknownBackend));
@@ -254,9 +344,124 @@ fn a_probe_that_cannot_be_written_names_every_backend() {
     let path = directory.path().join("read-only");
     std::fs::write(&path, vec![0; BLOCK]).unwrap();
     let file = OpenFile::from(OwnedFd::from(std::fs::File::open(&path).unwrap()));
-    let failures = choose(Backend::Auto, Some(&file)).unwrap_err();
+    let failures = choose(Backend::Auto, Issuers::Any, Some(&file)).unwrap_err();
+    for backend in ["aio", "uring", "pwrite"] {
+        assert!(failures.contains(&format!("{backend} failed (")), "{failures}");
+    }
     let bad = "(Bad file descriptor (os error 9))";
-    assert_eq!(failures, format!("aio failed {bad}, pwrite failed {bad}"));
+    assert!(failures.starts_with(&format!("aio failed {bad}, ")), "{failures}");
+}
+
+const NOT_PERMITTED: &str = "(Operation not permitted (os error 1))";
+
+/// Opens a disk on a thread that is refused these calls, and writes to it there.
+fn refused(
+    refused: &[Refused],
+    wanted: Backend,
+    issuers: Issuers,
+) -> Option<Result<(Backend, String), String>> {
+    let directory = tempfile::tempdir().unwrap();
+    confined(refused, || {
+        let disk = FileDisk::open_for(directory.path(), wanted, issuers);
+        let disk = disk.map_err(|error| error.to_string())?;
+        let file = disk.create("a", 2 * BLOCK as u64).unwrap();
+        let mut buffer = disk.buffer(BLOCK);
+        buffer.resize(BLOCK);
+        buffer.fill(7);
+        assert_eq!(outcome(&disk, one_write(&file, 0, buffer)).unwrap(), BLOCK);
+        assert_eq!(outcome(&disk, one_write(&file, BLOCK as u64, filled(1, 7))).unwrap(), BLOCK);
+        let mut read = IoBuffer::with_blocks(2);
+        file.read_at(&mut read, 0).unwrap();
+        assert!(read.iter().all(|byte| *byte == 7));
+        Ok((disk.backend(), disk.choice().to_owned()))
+    })
+}
+
+fn always(call: libc::c_long) -> Refused {
+    Refused::always(call, libc::EPERM)
+}
+
+#[test]
+fn a_backend_that_is_refused_gives_way_to_the_next() {
+    let ring = always(libc::SYS_io_uring_setup);
+    let (setup, submit) = (always(libc::SYS_io_setup), always(libc::SYS_io_submit));
+    // Which of those that are left is used depends on the machine.
+    for (rules, failed) in [
+        (&[ring][..], &["uring"][..]),
+        (&[ring, setup], &["aio", "uring"]),
+        (&[ring, submit], &["aio", "uring"]),
+        (&[submit], &["aio"]),
+    ] {
+        for issuers in [Issuers::Any, Issuers::One] {
+            let Some(chosen) = refused(rules, Backend::Auto, issuers) else { return };
+            let (backend, choice) = chosen.unwrap();
+            assert!(!failed.contains(&&*backend.to_string()), "{choice}");
+            for backend in failed {
+                assert!(choice.contains(&format!("{backend} failed {NOT_PERMITTED}")), "{choice}");
+            }
+        }
+    }
+    // What is asked for is used or refused.
+    let Some(asked) = refused(&[ring], Backend::Uring, Issuers::Any) else { return };
+    let error = asked.unwrap_err();
+    assert!(error.ends_with(&format!("uring failed {NOT_PERMITTED}")), "{error}");
+}
+
+#[test]
+fn a_part_of_io_uring_that_is_refused_is_done_without() {
+    // Numbers of what is registered with a ring, from linux/io_uring.h.
+    const BUFFERS: u32 = 0;
+    const FILES: u32 = 2;
+    const EVENT: u32 = 4;
+    const ENABLE: u32 = 12;
+    if !kinds().any(|(backend, _)| backend == Backend::Uring) {
+        return;
+    }
+    let register = |what| Refused::when(libc::SYS_io_uring_register, 1, what, libc::EPERM);
+    // As an old kernel that does not know the flags.
+    let entries = crate::io::uring::ENTRIES_DEFERRED;
+    let deferred = Refused::when(libc::SYS_io_uring_setup, 0, entries, libc::EINVAL);
+    for (rule, issuers, says) in [
+        (register(BUFFERS), Issuers::Any, "0 MiB registered, without registered buffers"),
+        (register(BUFFERS), Issuers::One, "one thread issues, 0 MiB registered, without"),
+        (register(FILES), Issuers::Any, "without registered files"),
+        (register(FILES), Issuers::One, "without registered files"),
+        (register(EVENT), Issuers::One, "any thread issues, 4 MiB registered, without deferred"),
+        (register(ENABLE), Issuers::One, "any thread issues, 4 MiB registered"),
+        (deferred, Issuers::One, "any thread issues, 4 MiB registered, without deferred"),
+    ] {
+        let Some(chosen) = refused(&[rule], Backend::Uring, issuers) else { return };
+        let (backend, choice) = chosen.unwrap();
+        assert_eq!(backend, Backend::Uring);
+        assert!(choice.contains(says), "{says}: {choice}");
+    }
+}
+
+#[test]
+fn memory_that_may_not_be_locked_is_written_from_all_the_same() {
+    let test = "io::file_disk::tests::memory_that_may_not_be_locked_is_written_from_all_the_same";
+    in_child(test, || {
+        if !kinds().any(|(backend, _)| backend == Backend::Uring) {
+            return;
+        }
+        // Who may lock any amount gives that up for this thread.
+        let mut sets = rustix::thread::capabilities(None).unwrap();
+        sets.effective.remove(rustix::thread::CapabilitySet::IPC_LOCK);
+        rustix::thread::set_capabilities(None, sets).unwrap();
+        // The rings count as well.
+        for (kibibytes, registered) in
+            [(3 << 10, "2 MiB registered"), (256, "0 MiB registered, without registered buffers")]
+        {
+            let limit = Some(kibibytes << 10);
+            setrlimit(Resource::Memlock, Rlimit { current: limit, maximum: limit }).unwrap();
+            let (disk, _directory) = disk(Backend::Uring);
+            assert!(disk.choice().contains(registered), "{registered}: {}", disk.choice());
+            let file = disk.create("a", BLOCK as u64).unwrap();
+            let mut buffer = disk.buffer(BLOCK);
+            buffer.resize(BLOCK);
+            assert_eq!(outcome(&disk, one_write(&file, 0, buffer)).unwrap(), BLOCK);
+        }
+    });
 }
 
 #[test]
