@@ -5,14 +5,15 @@
 //!
 //! # How it is used
 //!
-//! A [`Log`] lives in one directory of a [`disk::Disk`]. Opening it shows every record to a
-//! visitor and makes what was found durable. Then each lane (a thread with its own event loop)
-//! owns one [`Producer`]: it *stages* records in its turn, *drives* the log at the turn's end,
-//! and learns by count how many of its records are durable. There is no log thread: whichever
-//! lane drives while leadership is free packs what all lanes have staged into one group, gives
-//! the records their LSNs, and submits one write; two groups may be in flight. What may block
-//! (making, closing and recycling segments, `meta`) is the helper's work, on a thread of its
-//! own or step by step.
+//! A [`Log`] lives in one directory of a [`disk::Disk`]. Opening it shows every record to a visitor
+//! and makes what was found durable. Then each lane (a thread with its own event loop) owns one
+//! [`Producer`]: it *stages* records in its turn, *drives* the log at the turn's end, and learns by
+//! count how many of its records are durable. Whichever lane drives while leadership is free packs
+//! what all lanes have staged into one group, gives the records their LSNs, and submits one write;
+//! two groups may be in flight. The log does nothing by itself, unless it is given a thread that
+//! leads in the lanes' stead ([`Log::spawn_driver`]): they do all the same, and are never held up
+//! by a submission. What may block (making, closing and recycling segments, `meta`) is the helper's
+//! work, on a thread of its own or step by step.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -49,7 +50,7 @@
 //!   [`Drive::again_at`] has come. Nothing staged before the call is forgotten, even if another
 //!   lane leads at that moment.
 //! * Acknowledgements wait for [`Producer::durable`]; [`Producer::wants`] asks for one wake-up.
-//! * A cursor that is not read stops the log: `drive` says so in [`Drive::stall`].
+//! * A cursor that is not read stops the log: `drive` says so in [`Drive::stall`] to who leads.
 //! * A file that fails while it is made ready as the next segment is replaced, once. After that, or
 //!   after a write's error that one move to a fresh segment has not cured the log is read-only
 //!   ([`Log::status`]): `durable` stands still for ever (a call that was just publishing may end
@@ -76,7 +77,8 @@ mod tail;
 pub use clock::LogClock;
 pub use error::{Damage, OpenError, ReadError, StageError, TooManyProducers};
 pub use log::{
-    Commits, Drive, Entropy, HelperThread, Log, Options, Producer, Staging, Stall, Status, Wake,
+    Commits, Drive, DriverThread, Entropy, HelperThread, Log, Options, Producer, Staging, Stall,
+    Status, Wake,
 };
 pub use lsn::{Handed, Lsn};
 pub use meta::read_facts;

@@ -1,4 +1,5 @@
-//! Several lanes on threads of their own, on a real disk: whoever sleeps is woken in time.
+//! Several lanes on threads of their own, on a real disk: whoever sleeps is woken in time, with
+//! both drivers of the log: the lanes themselves, and a thread.
 //!
 //! No lane looks again by itself: it sleeps until its eventfd, which is its waker and the notify
 //! fd of the writes that it led, or until the time that the log told it. A wake-up that is lost
@@ -15,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::*;
-use zzq_wal::io::{Backend, FileDisk, event};
+use zzq_wal::io::{Backend, FileDisk, Issuers, event};
 use zzq_wal::{Handed, Log, Options, Producer, StageError, Staging, Wake};
 
 struct Bell(Arc<OwnedFd>);
@@ -97,14 +98,22 @@ impl Lane {
     }
 }
 
+/// Once with each driver.
 fn run_lanes(backend: Backend, lanes: u64, window: u64, count: u64) {
+    run_lanes_for(backend, Issuers::Any, lanes, window, count);
+    run_lanes_for(backend, Issuers::One, lanes, window, count);
+}
+
+fn run_lanes_for(backend: Backend, issuers: Issuers, lanes: u64, window: u64, count: u64) {
     let directory = tempfile::tempdir().unwrap();
     let options =
         || Options { tail_groups: 8, ring_chunks: 8, segment_size: 512 * 1024, ..small_parts() };
-    let disk = FileDisk::open(directory.path(), backend).unwrap();
+    let disk = FileDisk::open_for(directory.path(), backend, issuers).unwrap();
     let (log, _, _) = open(disk, options()).unwrap();
     let helper = log.spawn_helper().unwrap();
     let began = Instant::now();
+    let clock = move || u64::try_from(began.elapsed().as_millis()).unwrap();
+    let driver = (issuers == Issuers::One).then(|| log.spawn_driver(clock).unwrap());
     let threads: Vec<_> = (0..lanes)
         .map(|_| {
             let bell = event::create().unwrap();
@@ -117,7 +126,7 @@ fn run_lanes(backend: Backend, lanes: u64, window: u64, count: u64) {
         thread.join().unwrap();
     }
     assert_eq!(log.durable().get(), lanes * count);
-    drop((helper, log));
+    drop((driver, helper, log));
 
     let disk = FileDisk::open(directory.path(), Backend::Auto).unwrap();
     let mut next = HashMap::new();
@@ -139,12 +148,21 @@ fn small_parts() -> Options {
 
 #[test]
 fn lanes_that_sleep_are_woken_when_they_have_much_under_way() {
-    run_lanes(Backend::Auto, 4, 200, 6000);
+    run_lanes(Backend::Aio, 4, 200, 6000);
 }
 
 #[test]
 fn lanes_that_sleep_are_woken_when_they_wait_for_each_record() {
-    run_lanes(Backend::Auto, 3, 1, 400);
+    run_lanes(Backend::Aio, 3, 1, 400);
+}
+
+#[test]
+fn lanes_that_sleep_are_woken_on_a_ring() {
+    let directory = tempfile::tempdir().unwrap();
+    match FileDisk::open(directory.path(), Backend::Uring) {
+        Ok(_) => run_lanes(Backend::Uring, 4, 20, 1500),
+        Err(error) => eprintln!("skipped: {error}"),
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ type Hook = Box<dyn FnOnce() + Send>;
 struct Interrupted {
     disk: SimDisk,
     hook: Arc<Mutex<Option<Hook>>>,
-    /// Making a file panics.
+    /// Making a file panics, and so does a submission.
     broken: Arc<AtomicBool>,
 }
 

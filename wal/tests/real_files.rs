@@ -1,4 +1,4 @@
-//! The log on real files, with the helper's thread, by each backend.
+//! The log on real files, with the helper's thread, by each backend and each driver.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use zzq_wal::io::{Backend, FileDisk, event};
-use zzq_wal::{Log, Lsn, Options, Producer, Wake};
+use zzq_wal::io::{Backend, FileDisk, Issuers, event};
+use zzq_wal::{DriverThread, HelperThread, Log, Lsn, Options, Producer, Wake};
 
 /// Makes the writer's event readable, as a lane does.
 struct Waker(Arc<OwnedFd>);
@@ -26,11 +26,42 @@ fn body(lsn: u64) -> Vec<u8> {
     vec![u8::try_from(lsn % 251).unwrap(); len]
 }
 
-fn open_files(path: &Path, backend: Backend) -> (Log<FileDisk>, Vec<Seen>) {
-    let disk = FileDisk::open(path, backend).unwrap();
+/// A way to write, and whether a thread of the log's own leads.
+type Way = (Backend, Issuers);
+
+const WAYS: [Way; 6] = [
+    (Backend::Aio, Issuers::Any),
+    (Backend::Uring, Issuers::Any),
+    (Backend::Pwrite, Issuers::Any),
+    (Backend::Uring, Issuers::One),
+    (Backend::Aio, Issuers::One),
+    (Backend::Pwrite, Issuers::One),
+];
+
+/// Those of them that this machine has.
+fn ways() -> Vec<Way> {
+    let is_there = |(backend, _): &Way| {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = FileDisk::open(directory.path(), *backend);
+        assert!(disk.is_ok() || *backend == Backend::Uring, "{disk:?}");
+        disk.is_ok()
+    };
+    WAYS.into_iter().filter(is_there).collect()
+}
+
+/// The threads of a log.
+struct Threads {
+    _driver: Option<DriverThread>,
+    _helper: HelperThread,
+}
+
+fn open_files(path: &Path, (backend, issuers): Way) -> (Log<FileDisk>, Vec<Seen>, Threads) {
+    let disk = FileDisk::open_for(path, backend, issuers).unwrap();
     assert_eq!(disk.backend(), backend);
     let (log, _, seen) = open(disk, small(7)).unwrap();
-    (log, seen)
+    let helper = log.spawn_helper().unwrap();
+    let driver = (issuers == Issuers::One).then(|| log.spawn_driver(|| 1000).unwrap());
+    (log, seen, Threads { _driver: driver, _helper: helper })
 }
 
 fn wait_until_durable(lane: &mut Producer<FileDisk>, event: &OwnedFd) {
@@ -38,7 +69,7 @@ fn wait_until_durable(lane: &mut Producer<FileDisk>, event: &OwnedFd) {
     while lane.durable() < lane.handed() {
         let drive = lane.drive(now);
         let patience = drive.again_at.map_or(30_000, |at| at.saturating_sub(now));
-        if lane.durable() < lane.handed() {
+        if !lane.wants(lane.handed()) {
             let woken = event::wait(event, Duration::from_millis(patience)).unwrap();
             assert!(woken || drive.again_at.is_some(), "the log is silent: {drive:?}");
             event::drain(event);
@@ -69,27 +100,26 @@ fn assert_seen(seen: &[Seen], last: u64) {
 }
 
 #[test]
-fn records_on_real_files_are_found_by_every_backend() {
-    let backends = [Backend::Aio, Backend::Pwrite];
-    for (first, second) in [(0, 1), (1, 0)] {
+fn records_on_real_files_are_found_by_every_backend_and_driver() {
+    let ways = ways();
+    for at in 0..ways.len() {
+        let (first, second) = (ways[at], ways[(at + 1) % ways.len()]);
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
-        let (log, seen) = open_files(path, backends[first]);
+        let (log, seen, threads) = open_files(path, first);
         assert!(seen.is_empty());
-        let helper = log.spawn_helper().unwrap();
         write(&log, 1..=120);
         assert_eq!(log.durable(), Lsn::new(120));
-        drop((helper, log));
-        let (log, seen) = open_files(path, backends[second]);
+        drop((threads, log));
+        let (log, seen, threads) = open_files(path, second);
         assert_seen(&seen, 120);
-        let helper = log.spawn_helper().unwrap();
         write(&log, 121..=160);
         let mut reader = log.reader(Lsn::new(1)).unwrap();
         for lsn in 1..=160 {
             assert!(reader.next_record().unwrap().unwrap().body == body(lsn), "record {lsn}");
         }
-        drop((reader, helper, log));
-        let (_, seen) = open_files(path, backends[first]);
+        drop((reader, threads, log));
+        let (_, seen, _threads) = open_files(path, first);
         assert_seen(&seen, 160);
     }
 }

@@ -122,6 +122,8 @@ pub(crate) struct Leader<'a> {
     /// Its place among the producers: it is not woken.
     pub(crate) producer: Option<usize>,
     pub(crate) notify: Option<&'a Arc<OwnedFd>>,
+    /// It is the thread that drives the log, and nobody else leads.
+    pub(crate) drives: bool,
 }
 
 pub(crate) struct Core<D: Disk> {
@@ -194,7 +196,7 @@ impl<D: Disk> Core<D> {
         if step.stall == Some(Stall::Space) && !self.next_asked {
             step.again_at = Some(self.ask_at_ms);
         }
-        if self.flights.iter().any(|flight| flight.is_ready() || self.is_orphan(flight)) {
+        if self.flights.iter().any(|flight| flight.is_ready() || self.is_orphan(flight, leader)) {
             step.again_at = Some(self.now_ms.saturating_add(1));
         }
         self.close_full();
@@ -237,9 +239,11 @@ impl<D: Disk> Core<D> {
         false
     }
 
-    /// Nobody is notified of its completion: who led it has gone.
-    fn is_orphan(&self, flight: &Flight<D::File>) -> bool {
-        flight.is_in_flight() && flight.leader.is_some_and(|leader| self.lanes[leader].gone)
+    /// Nobody is notified of its completion who would take it: who led it has gone, or does not
+    /// lead any more.
+    fn is_orphan(&self, flight: &Flight<D::File>, now: Leader<'_>) -> bool {
+        let left = |leader: usize| now.drives || self.lanes[leader].gone;
+        flight.is_in_flight() && flight.leader.is_some_and(left)
     }
 
     fn ask_for_next(&mut self) {

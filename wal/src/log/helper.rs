@@ -139,7 +139,7 @@ impl<D: Disk> Helper<D> {
     fn reply(&mut self, shared: &Shared<D>, reply: Reply<D::File>) {
         let pushed = self.replies.push(reply);
         assert!(pushed.is_ok(), "room for the reply was seen before the task was taken");
-        shared.wake_all();
+        shared.wake_leaders();
     }
 
     /// Takes whole segments below the wanted LSN from the front, states in `meta` that they are

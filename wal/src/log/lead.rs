@@ -76,10 +76,20 @@ impl<T> Leadership<T> {
         (answer, self.was_called())
     }
 
+    /// Leaves work to whoever leads next; somebody else sees to it that one does.
+    pub(crate) fn call(&self) {
+        self.work.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether work was left that nobody has done.
+    pub(crate) fn is_called(&self) -> bool {
+        self.work.load(Ordering::SeqCst)
+    }
+
     /// For who has just let go: whether somebody may have found it taken.
     fn was_called(&self) -> bool {
         full_fence(Between::ReleaseAndLook);
-        self.work.load(Ordering::SeqCst)
+        self.is_called()
     }
 }
 

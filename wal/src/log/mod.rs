@@ -1,8 +1,9 @@
-//! The log object: passive, led by whoever has something to write.
+//! The log object: passive, led by whoever has something to write, or by a thread of its own.
 //!
 //! Owns: `Log` and its parts. Does not know: what records mean, which threads call it.
 
 mod core;
+mod driver;
 mod flight;
 mod helper;
 mod lead;
@@ -26,6 +27,7 @@ use std::time::{Duration, Instant};
 pub(crate) use self::core::FLIGHTS_MAX;
 use self::core::{Lane, Leader, ProducerShared};
 pub use self::core::{Stall, Wake};
+pub use self::driver::DriverThread;
 pub use self::options::{Commits, Entropy, Options};
 pub use self::producer::{Producer, Staging};
 pub use self::shared::Drive;
@@ -102,6 +104,7 @@ impl<D: Disk> Log<D> {
             handed: 0,
             lazy_handed: 0,
             lazy_since: None,
+            uncalled: producer::Uncalled::default(),
         })
     }
 
@@ -154,11 +157,11 @@ impl<D: Disk> Log<D> {
         &self.shared.disk
     }
 
-    /// Leads for nobody, if leadership is free: the second driver of the same object, on a
-    /// thread of its own, and the last one when lanes have ended. `notify` as in
-    /// [`producer`](Self::producer).
+    /// Leads for nobody, if leadership is free: the last one to do so when lanes have ended.
+    /// `notify` as in [`producer`](Self::producer). Where a thread drives the log
+    /// ([`spawn_driver`](Self::spawn_driver)) it is called instead.
     pub fn drive(&self, now_ms: u64, notify: Option<&Arc<OwnedFd>>) -> Drive {
-        self.shared.lead(Leader { producer: None, notify }, now_ms, true)
+        self.shared.lead(Leader { producer: None, notify, drives: false }, now_ms, true)
     }
 
     /// All that was handed over is durable, or never will be.
@@ -179,11 +182,11 @@ impl<D: Disk> Log<D> {
         let stop = Arc::new(AtomicBool::new(false));
         let (log, stopped) = (self.clone(), Arc::clone(&stop));
         let thread = thread::Builder::new().name("zzq-wal".to_owned()).spawn(move || {
-            let log = PoisonOnPanic(log);
+            let log = PoisonOnPanic { log, who: "helper" };
             let began = Instant::now();
             while !stopped.load(Ordering::Acquire) {
                 let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                if !log.0.helper_step(now) {
+                if !log.log.helper_step(now) {
                     thread::park_timeout(HELPER_TICK);
                 }
             }
@@ -259,13 +262,16 @@ impl<D: Disk> Log<D> {
     }
 }
 
-/// Lanes that wait for a helper that has gone would wait for ever, and nobody would know why.
-struct PoisonOnPanic<D: Disk>(Log<D>);
+/// Lanes that wait for a thread that has gone would wait for ever, and nobody would know why.
+struct PoisonOnPanic<D: Disk> {
+    log: Log<D>,
+    who: &'static str,
+}
 
 impl<D: Disk> Drop for PoisonOnPanic<D> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.shared.poison("an invariant of the log's helper was broken".to_owned());
+            self.log.shared.poison(format!("an invariant of the log's {} was broken", self.who));
         }
     }
 }

@@ -51,6 +51,15 @@ pub struct Producer<D: Disk> {
     /// The count of the newest record that nobody waits for, and since when there are such.
     pub(crate) lazy_handed: u64,
     pub(crate) lazy_since: Option<u64>,
+    /// What was handed over since the driver's thread was called last.
+    pub(crate) uncalled: Uncalled,
+}
+
+/// Chunks that whoever drives the log has not been called for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Uncalled {
+    waits: bool,
+    bytes: usize,
 }
 
 impl<D: Disk> Producer<D> {
@@ -181,6 +190,8 @@ impl<D: Disk> Producer<D> {
         while !self.ring.is_full()
             && let Some(chunk) = self.backlog.pop_front()
         {
+            self.uncalled.waits |= chunk.waits;
+            self.uncalled.bytes += chunk.bytes.len();
             let pushed = self.ring.push(chunk);
             assert!(pushed.is_ok(), "the ring had room");
         }
@@ -199,10 +210,16 @@ impl<D: Disk> Producer<D> {
         self.flush_backlog();
     }
 
-    /// Hands over what is staged and leads if leadership is free.
+    /// Hands over what is staged and leads if leadership is free. Where a thread drives the log it
+    /// is called instead, if there is something for it.
     pub fn drive(&mut self, now_ms: u64) -> Drive {
         self.flush(now_ms);
-        let mut drive = self.log.lead(self.leader(), now_ms, true);
+        let mut drive = if self.log.driver.is_taken() {
+            self.call_driver(now_ms);
+            Drive::default()
+        } else {
+            self.log.lead(self.leader(), now_ms, true)
+        };
         self.note_time(now_ms);
         if let Some(since) = self.lazy_since
             && !self.log.is_read_only()
@@ -213,6 +230,19 @@ impl<D: Disk> Producer<D> {
         drive
     }
 
+    /// Calls the thread that drives the log when a group is due, or it waits for the tail.
+    fn call_driver(&mut self, now_ms: u64) {
+        let limits = &self.log.limits;
+        let overdue = |since| since + limits.lazy_ms <= now_ms;
+        let due = self.uncalled.waits
+            || self.uncalled.bytes >= limits.lazy_bytes
+            || self.lazy_since.is_some_and(overdue);
+        if due || self.log.driver.waits_for_tail() {
+            self.uncalled = Uncalled::default();
+            self.log.call_driver();
+        }
+    }
+
     /// Takes completions if leadership is free, without starting a write: so that a lane can
     /// send what has become durable before it spends time on the next write. The lane still
     /// calls [`drive`](Self::drive) in the same turn.
@@ -221,7 +251,11 @@ impl<D: Disk> Producer<D> {
     }
 
     fn leader(&self) -> Leader<'_> {
-        Leader { producer: Some(usize::from(self.index)), notify: self.notify.as_ref() }
+        Leader {
+            producer: Some(usize::from(self.index)),
+            notify: self.notify.as_ref(),
+            drives: false,
+        }
     }
 
     /// How many of its records have been staged.
@@ -273,7 +307,7 @@ impl<D: Disk> Drop for Producer<D> {
             core.lanes[index].gone = true;
             core.lanes[index].tail = None;
         });
-        self.log.wake_all();
+        self.log.wake_leaders();
     }
 }
 

@@ -9,6 +9,7 @@ use std::thread::Thread;
 use crate::disk::Disk;
 use crate::format::segment::LastGood;
 use crate::log::core::{Core, Leader, Limits, ProducerShared, Stall, Step};
+use crate::log::driver::Seat;
 use crate::log::helper::Helper;
 use crate::log::lead::Leadership;
 use crate::log::options::Commits;
@@ -32,7 +33,7 @@ pub struct Drive {
 pub(crate) struct Shared<D: Disk> {
     pub(crate) disk: Arc<D>,
     pub(crate) limits: Limits,
-    leadership: Leadership<Core<D>>,
+    pub(crate) leadership: Leadership<Core<D>>,
     pub(crate) helper: Mutex<Helper<D>>,
     pub(crate) table: Arc<SegmentTable<D::File>>,
     appended: AtomicU64,
@@ -49,6 +50,8 @@ pub(crate) struct Shared<D: Disk> {
     cured: Mutex<Option<String>>,
     pub(crate) producers: Mutex<Vec<Arc<ProducerShared>>>,
     helper_thread: OnceLock<Thread>,
+    /// Who leads instead of the producers.
+    pub(crate) driver: Seat,
 }
 
 impl<D: Disk> Shared<D> {
@@ -79,11 +82,18 @@ impl<D: Disk> Shared<D> {
             cured: Mutex::new(None),
             producers: Mutex::new(Vec::new()),
             helper_thread: OnceLock::new(),
+            driver: Seat::new(),
         }
     }
 
     /// Leads if leadership is free. With `may_pack` nothing staged before the call is forgotten.
     pub(crate) fn lead(&self, leader: Leader<'_>, now_ms: u64, may_pack: bool) -> Drive {
+        if !leader.drives && self.driver.is_taken() {
+            if may_pack {
+                self.call_driver();
+            }
+            return Drive::default();
+        }
         let led = self
             .leadership
             .lead(may_pack, |core, may_pack| core.step(self, leader, now_ms, may_pack));
@@ -101,9 +111,24 @@ impl<D: Disk> Shared<D> {
     pub(crate) fn with_core<R>(&self, ask: impl FnOnce(&mut Core<D>) -> R) -> R {
         let (answer, called) = self.leadership.wait(ask);
         if called {
-            self.wake_all();
+            self.wake_leaders();
         }
         answer
+    }
+
+    /// The thread that drives the log finds work, and is woken if it sleeps.
+    pub(crate) fn call_driver(&self) {
+        self.leadership.call();
+        self.driver.wake();
+    }
+
+    /// Somebody is to lead: the driver's thread, or else whichever lane comes first.
+    pub(crate) fn wake_leaders(&self) {
+        if self.driver.is_taken() {
+            self.call_driver();
+        } else {
+            self.wake_all();
+        }
     }
 
     pub(crate) fn publish_appended(&self, lsn: Lsn) {
