@@ -37,6 +37,9 @@ pub struct Staging {
 /// Call [`drive`](Self::drive) at the end of a turn in which something was staged, the tail was
 /// read, the waker was called, the notify fd was readable, or the time of the last
 /// [`Drive::again_at`] has come.
+// On cache lines of its own: its counts change with each record, and what lies beside it in its
+// owner's memory may well be another lane's.
+#[repr(align(128))]
 pub struct Producer<D: Disk> {
     pub(crate) log: Arc<Shared<D>>,
     pub(crate) mine: Arc<ProducerShared>,
