@@ -8,7 +8,9 @@
 
 mod bound;
 mod cell;
+mod chart;
 mod outstanding;
+mod peer;
 mod report;
 mod rounds;
 mod writers;
@@ -17,15 +19,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use zzq_wal::io::Backend;
 
 use crate::bound::Bound;
 use crate::cell::{CELLS, Cell, TABLE_LEAST, Verdict};
+use crate::chart::Chart;
 use crate::outstanding::Outcome;
-use crate::report::{HEAD, count};
-use crate::rounds::{Figures, Measured, Round};
+use crate::peer::Peer;
+use crate::report::{HEAD, PEER_HEAD, count};
+use crate::rounds::{Figures, Measured, Medians, Round};
 use crate::writers::Writers;
 
 /// Measures how near the log is to the disk: records a second and p50, beside the least that a
@@ -36,7 +40,8 @@ use crate::writers::Writers;
 /// target that is missed is only said.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Fewer pairs of runs: ends within 8 minutes.
+    /// Fewer pairs of runs, and without the peer where it has not been built: ends within 8
+    /// minutes.
     #[arg(long)]
     quick: bool,
     /// One JSON object a line, one line a cell, instead of a table.
@@ -57,6 +62,9 @@ struct Arguments {
     /// How the log's writes reach the disk. The bound's go through Linux AIO.
     #[arg(long, default_value = "auto")]
     backend: Backend,
+    /// A directory for charts of the medians, as SVG.
+    #[arg(long)]
+    charts: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -80,8 +88,49 @@ fn run(arguments: &Arguments) -> Result<Verdict> {
         for cell in &measured {
             println!("{cell}");
         }
+        let rows: Vec<String> = measured.iter().filter_map(Measured::peer_row).collect();
+        if !rows.is_empty() {
+            println!("\n{PEER_HEAD}\n{}", rows.join("\n"));
+        }
+    }
+    if let Some(directory) = &arguments.charts {
+        draw(&measured, directory)?;
     }
     Ok(verdict(&measured))
+}
+
+/// Charts of what all cells have.
+fn draw(measured: &[Measured], directory: &Path) -> Result<()> {
+    let subjects = ["bound", "zzq-wal", "zzq-disk 0.5.0"];
+    let with_peer = measured.iter().all(|cell| cell.peer.is_some());
+    let subjects = if with_peer { &subjects[..] } else { &subjects[..2] };
+    let chart = |title, figure: fn(&Medians) -> f64, label| {
+        let cells = measured.iter().map(|cell| {
+            let peer = cell.peer.as_ref().filter(|_| with_peer).map(|(medians, _)| medians);
+            let all = [Some(&cell.bound), Some(&cell.log), peer];
+            (cell.cell.name(), all.into_iter().flatten().map(figure).collect())
+        });
+        Chart { title, subjects, cells: cells.collect(), label }
+    };
+    std::fs::create_dir_all(directory)?;
+    let rate = chart("durable records a second", |medians| medians.rate, count);
+    std::fs::write(directory.join("wal_rate.svg"), rate.svg())?;
+    let p50 = chart("p50 to durable, us", |medians| medians.p50_us, |us| format!("{us:.0}"));
+    std::fs::write(directory.join("wal_p50.svg"), p50.svg())?;
+    Ok(())
+}
+
+/// The peer, where it has been built; a full comparison needs it.
+fn peer(quick: bool, place: &Path) -> Result<Option<Peer>> {
+    let program = peer::built();
+    if program.exists() {
+        return Peer::start(&program, place).map(Some);
+    }
+    if !quick {
+        bail!("the peer is not built (or ask for --quick): {}", peer::BUILD);
+    }
+    eprintln!("without the peer, which is built by: {}", peer::BUILD);
+    Ok(None)
 }
 
 /// Everything measured, in the order of the cells.
@@ -89,6 +138,7 @@ fn measure(arguments: &Arguments, place: &Path) -> Result<Vec<Measured>> {
     let mut subjects = Subjects {
         bound: Bound::open(&place.join("bound"))?,
         log: Writers::open(&place.join("log"), arguments.backend)?,
+        peer: peer(arguments.quick, &place.join("peer"))?,
     };
     eprintln!("writes of the log: {}", subjects.log.choice());
     let pairs = arguments.pairs.unwrap_or(if arguments.quick { 9 } else { 21 });
@@ -96,6 +146,9 @@ fn measure(arguments: &Arguments, place: &Path) -> Result<Vec<Measured>> {
     // Enough for the log to have grown its segments and to use them again.
     subjects.log.run(1000, &[0; 1024], WARM_UP)?;
     subjects.bound.run(1000, &[0; 1024], WARM_UP)?;
+    if let Some(peer) = &mut subjects.peer {
+        peer.run(&CELLS[CELLS.len() - 1], WARM_UP)?;
+    }
     let wanted =
         |cell: &&Cell| arguments.writers.is_empty() || arguments.writers.contains(&cell.writers);
     let mut measured = Vec::new();
@@ -120,6 +173,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 struct Subjects {
     bound: Bound,
     log: Writers,
+    peer: Option<Peer>,
 }
 
 impl Subjects {
@@ -129,7 +183,7 @@ impl Subjects {
         Ok(Round {
             bound: figures(self.bound.run(cell.writers, &body, length))?,
             log: figures(self.log.run(cell.writers, &body, length))?,
-            peer: None,
+            peer: self.peer.as_mut().map(|peer| peer.run(cell, length)).transpose()?,
         })
     }
 }

@@ -12,6 +12,12 @@ pub(crate) const HEAD: &str = "\
 | ratio (spread), target | p99 us: bound | log | CPU us a record: bound | log | bound by table | |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|";
 
+/// The head of the table of the peer.
+pub(crate) const PEER_HEAD: &str = "\
+| writers x payload | zzq-disk records/s | by bound | p50 us | by bound | p99 us \
+| CPU us a record | the log's rate by its | p50 by its |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|";
+
 impl Measured {
     /// One line of JSON.
     pub(crate) fn json(&self) -> Value {
@@ -39,6 +45,23 @@ impl Measured {
             fields.insert("peer_ratio_p50".to_owned(), json!(ratios.p50.median));
         }
         line
+    }
+
+    /// A row of the peer's table, where there is one.
+    pub(crate) fn peer_row(&self) -> Option<String> {
+        let (peer, ratios) = self.peer?;
+        Some(format!(
+            "| {} | {} | {} | {:.0} | {} | {:.0} | {:.3} | {:.2} | {:.2} |",
+            self.cell.name(),
+            count(peer.rate),
+            ratios.rate,
+            peer.p50_us,
+            ratios.p50,
+            peer.p99_us,
+            peer.cpu_us,
+            self.log.rate / peer.rate,
+            self.log.p50_us / peer.p50_us,
+        ))
     }
 }
 
@@ -115,6 +138,8 @@ mod tests {
     fn a_row_has_all_columns() {
         let columns = |row: &str| row.lines().last().map_or(0, |row| row.matches('|').count());
         assert_eq!(columns(&measured(false).to_string()), columns(HEAD));
+        assert_eq!(columns(&measured(true).peer_row().unwrap()), columns(PEER_HEAD));
+        assert!(measured(false).peer_row().is_none());
     }
 
     #[test]

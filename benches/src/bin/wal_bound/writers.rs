@@ -88,11 +88,12 @@ impl Writers {
                 .map(|(nth, lane)| {
                     let run = &run;
                     let writers = (writers + nth) / LANES;
-                    scope.spawn(move || lane.run(run, writers))
+                    let named = thread::Builder::new().name(format!("lane-{nth}"));
+                    named.spawn_scoped(scope, move || lane.run(run, writers))
                 })
                 .collect();
-            let joined = threads.into_iter().map(ScopedJoinHandle::join);
-            joined.map(|part| part.unwrap_or_else(|_| bail!("a lane panicked"))).collect()
+            let joined = threads.into_iter().map(|thread| thread.map(ScopedJoinHandle::join));
+            joined.map(|part| part?.unwrap_or_else(|_| bail!("a lane panicked"))).collect()
         });
         let (elapsed, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
         let mut outcome = Outcome { records: 0, elapsed, cpu, latency: Histogram::new(3)? };
