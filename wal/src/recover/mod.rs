@@ -79,10 +79,7 @@ pub(crate) fn recover<D: Disk>(
     let live: Vec<&FoundSegment<D::File>> = files.live.iter().collect();
     let first = fold.skip(&live)?;
     let live = &live[first..];
-    let spans: Vec<_> = live
-        .iter()
-        .map(|found| Span::new(found.file.clone(), &found.header, found.limit))
-        .collect();
+    let spans = live.iter().map(|found| span_of(found)).collect::<Result<Vec<_>, _>>()?;
     let bytes = spans.iter().map(Span::bytes).sum();
     fold.meter = Meter::new(options.progress.as_ref(), bytes, live.len());
     let ended = thread::scope(|scope| {
@@ -103,6 +100,15 @@ pub(crate) fn recover<D: Disk>(
     recovery.last_time_ms = last.time_ms;
     let segments = fold.segments;
     Ok(Recovered { files, recovery, last, segments })
+}
+
+const WRONG_COUNT: &str = "it does not hold as many records as it says";
+
+/// What there is of a segment: its header may claim more than its file has.
+fn span_of<F: DiskFile>(found: &FoundSegment<F>) -> Result<Span<F>, OpenError> {
+    let size = found.file.size().map_err(OpenError::disk(format!("measuring {}", found.name())))?;
+    let limit = found.limit.min(size.next_multiple_of(GROUPS_AT));
+    Ok(Span::new(found.file.clone(), &found.header, limit))
 }
 
 struct Fold<'o, 'v, F> {
@@ -286,6 +292,9 @@ impl<F: DiskFile> Fold<'_, '_, F> {
                 Err(PartFault::NoBeginning) if self.cut => continue,
                 Err(fault) => return Err(damaged(fault.to_string()).into()),
             };
+            if lsn > group.last_lsn() {
+                return Err(damaged(WRONG_COUNT.to_owned()).into());
+            }
             if let Some(body) = body
                 && lsn >= self.options.visit_from
             {
@@ -296,7 +305,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             lsn = lsn.next();
         }
         if lsn != group.last_lsn().next() {
-            return Err(damaged("it does not hold as many records as it says".to_owned()).into());
+            return Err(damaged(WRONG_COUNT.to_owned()).into());
         }
         Ok(())
     }

@@ -1,0 +1,87 @@
+//! Bytes with checksums that are right and contents that no writer makes: whoever forges them gets
+//! no panic, and no reading without end.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
+mod common;
+
+use common::*;
+use zzq_wal::format::checksum;
+use zzq_wal::sim_disk::SimDisk;
+use zzq_wal::{Lsn, META_NAME, Options, inspect, segment_name};
+
+const GROUP: usize = 4096;
+
+/// A log of three groups in its first segment, and those bytes.
+fn log() -> (SimDisk, Vec<u8>) {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    for n in 0..3 {
+        put(&log, &mut one, &[n; 10]);
+    }
+    let bytes = disk.bytes(&segment_name(1)).unwrap();
+    (disk.restart(), bytes)
+}
+
+fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn seal(bytes: &mut [u8], field: usize, covered: std::ops::Range<usize>) {
+    let sum = checksum(&bytes[covered]);
+    bytes[field..field + 4].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Recovery and a start come to an end, whatever they say.
+fn ends(disk: &SimDisk) {
+    for threads in [0, 2] {
+        let options = Options { recovery_threads: threads, ..small(2) };
+        let _ = inspect(disk.clone(), &options, &mut |_| Ok(()));
+    }
+    let _ = open(disk.clone(), small(2));
+}
+
+#[test]
+fn a_length_beyond_all_files_is_not_read_to_its_end() {
+    for length in [1 << 50, 1 << 62, u64::MAX - 4095] {
+        let (disk, mut bytes) = log();
+        put_u64(&mut bytes, 80, length);
+        seal(&mut bytes, 8, 12..4096);
+        disk.insert(&segment_name(1), bytes);
+        ends(&disk);
+    }
+}
+
+#[test]
+fn an_lsn_at_the_end_of_all_counts_is_no_overflow() {
+    for (first, records) in [(u64::MAX, 0), (u64::MAX - 1, 0), (u64::MAX - 1, 1), (0, 0), (1, 0)] {
+        let (disk, mut bytes) = log();
+        // What is in front of the group says that it is the next.
+        put_u64(&mut bytes, 152, first.saturating_sub(1));
+        put_u64(&mut bytes, 176, first);
+        seal(&mut bytes, 8, 12..4096);
+        put_u64(&mut bytes, GROUP + 56, first);
+        bytes[GROUP + 80..GROUP + 84].copy_from_slice(&u32::to_le_bytes(records));
+        // Two records, of which the second is the first again.
+        bytes.copy_within(GROUP + 128..GROUP + 150, GROUP + 150);
+        bytes[GROUP + 84] = 44;
+        seal(&mut bytes, GROUP + 8, GROUP + 128..GROUP + 4096);
+        seal(&mut bytes, GROUP + 4, GROUP + 8..GROUP + 128);
+        disk.insert(&segment_name(1), bytes);
+        let mut meta = disk.bytes(META_NAME).unwrap();
+        for page in meta.chunks_mut(4096) {
+            page[88..104].fill(0);
+            seal(page, 8, 12..4096);
+        }
+        disk.insert(META_NAME, meta);
+        let mut seen = Vec::new();
+        let outcome = inspect(disk.clone(), &small(2), &mut |record| {
+            seen.push(record.lsn);
+            Ok(())
+        });
+        assert!(outcome.is_err() || seen.len() <= 3, "{seen:?}");
+        assert!(seen.iter().all(|lsn| *lsn < Lsn::new(u64::MAX)), "{seen:?}");
+        ends(&disk);
+    }
+}
