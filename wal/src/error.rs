@@ -1,20 +1,24 @@
-//! What can go wrong, for each operation, by who is at fault.
+//! What can go wrong, for each operation, by who is at fault, and what is to be done.
 
 use std::io;
 
 use crate::format::Fault;
+use crate::format::record::BODY_MAX;
 use crate::lsn::Lsn;
 
 /// The log did not open. Nothing was changed on disk unless the error says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The caller's options contradict one another.
+    /// The caller's fault: its options contradict one another, or the log is another's. Nothing
+    /// was touched.
     #[error("log options: {0}")]
     Options(&'static str),
-    /// Bytes that were durable are not there.
+    /// The device's fault, or that of whoever changed the files: bytes that were durable are not
+    /// there. Copy the directory before anything else; see what is intact with the journal tool, or
+    /// with [`inspect`](crate::inspect) and a visitor; then restore a copy.
     #[error(transparent)]
     Damage(#[from] Damage),
-    /// A file was made by a newer program.
+    /// A newer program made a file: use that one.
     #[error("{file}: {fault}")]
     Version {
         /// Its name.
@@ -22,7 +26,7 @@ pub enum OpenError {
         /// [`Fault::Version`].
         fault: Fault,
     },
-    /// The visitor did not take a record.
+    /// The caller's visitor did not take a record, for its own reason. The log is sound.
     #[error("record {lsn} of kind {kind} was refused: {reason}")]
     Refused {
         /// Which.
@@ -32,7 +36,8 @@ pub enum OpenError {
         /// In the visitor's words.
         reason: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The disk did not do what was asked.
+    /// The disk did not do what was asked: a permission, a full disk, a device that fails. Once
+    /// that is mended, open it again; what was found is not lost.
     #[error("{what}: {error}")]
     Disk {
         /// The step that failed.
@@ -76,24 +81,44 @@ impl OpenError {
     }
 }
 
-/// A record was not taken. Nothing of it was kept.
+/// [`Producer::stage`](crate::Producer::stage) did not take a record. Nothing of it was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StageError {
-    /// This producer's ring is full: see [`Producer::has_room`](crate::Producer::has_room).
+    /// For now: this producer's ring is full. Drive the log and try again when
+    /// [`Producer::has_room`](crate::Producer::has_room) says so, or the waker calls.
     #[error("the log has no room for the record yet")]
     Full,
-    /// The log takes no more records: see `Log::status`.
+    /// For good: the log takes no more records, for the reason in
+    /// [`Log::status`](crate::Log::status). Open it again once the device is sound.
     #[error("the log is read-only")]
     ReadOnly,
-    /// The body is longer than any record may be.
-    #[error("a record of {0} bytes is too long")]
+    /// The caller's fault: the body is longer than [`BODY_MAX`](crate::format::record::BODY_MAX).
+    #[error("a record of {0} bytes is too long, at most {BODY_MAX} are allowed")]
     TooLong(usize),
+}
+
+/// [`Appender`](crate::Appender) could not append, or wait.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// As [`StageError::TooLong`]: the caller's fault, and nothing of the record was kept.
+    #[error("a record of {0} bytes is too long, at most {BODY_MAX} are allowed")]
+    TooLong(usize),
+    /// The log has failed, for this reason, and acknowledges nothing any more. Whether records that
+    /// were being appended are kept is known once it has been opened again.
+    #[error("the log is read-only: {0}; what was being appended may or may not be kept")]
+    ReadOnly(String),
+    /// The log has given out all its producers: use one appender for more records.
+    #[error(transparent)]
+    TooMany(#[from] TooManyProducers),
+    /// The system gave no event to wait on.
+    #[error("no event to wait for the log: {0}")]
+    System(io::Error),
 }
 
 /// A record could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is below the first record kept.
+    /// It is below the first record kept: begin there.
     #[error("record {wanted} has been trimmed, the first kept is {first}")]
     Trimmed {
         /// What was asked for.
@@ -101,7 +126,8 @@ pub enum ReadError {
         /// The first that is there.
         first: Lsn,
     },
-    /// Durable bytes are not what was written.
+    /// Durable bytes are not what was written: as [`OpenError::Damage`]. Other records may be
+    /// readable all the same.
     #[error(transparent)]
     Damage(#[from] Damage),
     /// The disk did not do what was asked.

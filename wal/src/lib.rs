@@ -6,7 +6,13 @@
 //! # How it is used
 //!
 //! A [`Log`] lives in one directory of a [`disk::Disk`]. Opening it shows every record to a visitor
-//! and makes what was found durable. Then each lane (a thread with its own event loop) owns one
+//! and makes what was found durable.
+//!
+//! A thread that may block has an [`Appender`]: its call returns when records are durable. The
+//! crate's README has such a program, the guarantees, and what to do on each error; a longer one is
+//! `examples/journal.rs`.
+//!
+//! Where threads have event loops, each lane (a thread with its own event loop) owns one
 //! [`Producer`]: it *stages* records in its turn, *drives* the log at the turn's end, and learns by
 //! count how many of its records are durable. Whichever lane drives while leadership is free packs
 //! what all lanes have staged into one group, gives the records their LSNs, and submits one write;
@@ -58,6 +64,7 @@
 //!
 //! The files are drawn byte by byte in `doc/format.md`.
 
+mod appender;
 mod chunk;
 mod clock;
 pub mod disk;
@@ -74,8 +81,14 @@ pub mod sim_disk;
 mod sync;
 mod tail;
 
+/// The program in the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub use appender::Appender;
 pub use clock::LogClock;
-pub use error::{Damage, OpenError, ReadError, StageError, TooManyProducers};
+pub use error::{AppendError, Damage, OpenError, ReadError, StageError, TooManyProducers};
 pub use log::{
     Commits, Drive, DriverThread, Entropy, HelperThread, Log, Options, Producer, Staging, Stall,
     Status, Wake,
