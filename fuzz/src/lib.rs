@@ -56,6 +56,7 @@ pub fn options() -> Options {
         chunk_size: 4096,
         part_size: 8192,
         ring_chunks: 16,
+        recovery_threads: 0,
         ..Options::new(Box::new(move || -> Salt {
             state = state.wrapping_mul(0xda94_2042_e4dd_58b5_da94_2042_e4dd_58b5).wrapping_add(1);
             (state ^ state >> 61).to_le_bytes()
