@@ -18,7 +18,6 @@ use crate::describe::{Describe, names_topic};
 use crate::judge::{Judgement, judge};
 use crate::place::{Place, Trouble};
 use crate::report::Out;
-use crate::survey::Survey;
 use crate::time::Date;
 use crate::value::Fields;
 pub use crate::value::PayloadForm;
@@ -152,8 +151,7 @@ impl Dump<'_> {
     }
 
     fn read(&mut self, place: &Place) -> Result<Ended, Trouble> {
-        let disk = place.disk()?;
-        let survey = Survey::read(&disk)?;
+        let survey = place.survey()?;
         let mut ended = Ended::AtEnd;
         walk(&survey, self.next, &mut |event| {
             let flow = match event {

@@ -4,7 +4,7 @@
 
 use zzq_wal::{Damage, Lsn, OpenError, Options, Recovery, inspect};
 
-use crate::place::{Place, Trouble};
+use crate::place::{LOOKS_MAX, Place, Trouble};
 
 /// What recovery says.
 #[derive(Debug)]
@@ -16,9 +16,6 @@ pub(crate) enum Judgement {
     /// It could not be read.
     Unreadable(String),
 }
-
-/// How often a moving log is read again before what it seems to be is believed.
-const LOOKS_MAX: usize = 8;
 
 /// Judges the log; segments without records from `from` on are passed over where their ends are
 /// known.

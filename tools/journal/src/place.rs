@@ -7,10 +7,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use zzq_wal::io::{LockHolder, ReadOnlyDisk, lock_holder};
+use zzq_wal::io::{LockHolder, ReadOnlyDisk, ReadOnlyFile, lock_holder};
 use zzq_wal::{META_NAME, segment_number};
 
 use crate::escape::quoted;
+use crate::survey::Survey;
+
+/// How often a moving log is looked at again before what it seems to be is believed.
+pub(crate) const LOOKS_MAX: usize = 8;
 
 /// Why nothing could be said about a log.
 #[derive(Debug, thiserror::Error)]
@@ -131,12 +135,28 @@ impl Place {
     /// What to tell somebody who reads a log in use.
     pub fn warning(&self) -> Option<String> {
         let path = self.path.display();
-        let who = match self.holder {
-            Some(LockHolder { pid }) => format!("in use by {}", named(pid)),
-            None if self.live => "not in use as far as can be seen".to_owned(),
-            None => return None,
-        };
-        Some(format!("{path} is {who}: where it ends moves while it is read"))
+        match self.holder {
+            Some(LockHolder { pid }) => {
+                let who = named(pid);
+                Some(format!("{path} is in use by {who}: where it ends moves while it is read"))
+            }
+            None if self.live => Some(format!("nobody is seen to use {path}; it may move")),
+            None => None,
+        }
+    }
+
+    /// Reads everything but groups. In a log that is in use a file may get another name between
+    /// the list of names and its opening.
+    pub(crate) fn survey(&self) -> Result<Survey<ReadOnlyFile>, Trouble> {
+        let disk = self.disk()?;
+        for _ in 1..LOOKS_MAX {
+            match Survey::read(&disk) {
+                Err(Trouble::File { error, .. })
+                    if self.live && error.kind() == io::ErrorKind::NotFound => {}
+                outcome => return outcome,
+            }
+        }
+        Survey::read(&disk)
     }
 
     /// What was read is what is there, unless a moving log was asked for.

@@ -15,11 +15,12 @@ use zzq_wal::Lsn;
 use zzq_wal::disk::DiskFile;
 use zzq_wal::format::group::GroupHeader;
 use zzq_wal::format::index::Entry;
+use zzq_wal::io::ReadOnlyFile;
 
 use crate::Status;
 use crate::escape::hex;
 use crate::judge::judge;
-use crate::place::{Place, Trouble};
+use crate::place::{LOOKS_MAX, Place, Trouble};
 use crate::report::{
     Ends, FileLine, Line, LogLine, NoteLine, Out, RefusedLine, SegmentLine, StopLine,
 };
@@ -44,18 +45,11 @@ pub fn verify(
     out: &mut dyn Write,
     aside: &mut dyn Write,
 ) -> Result<Status, Trouble> {
-    let disk = place.disk()?;
-    let survey = Survey::read(&disk)?;
-    let mut tally = Tally::new(&survey, options, aside);
-    let unfinished = walk(&survey, Lsn::FIRST, &mut |event| {
-        tally.take(event);
-        ControlFlow::Continue(())
-    })?;
-    tally.progress(0, "recovery's verdict");
+    let (survey, mut tallied, unfinished) = read_all(place, options, aside)?;
+    progress(options, aside, "recovery's verdict");
     let judgement = judge(place, Lsn::FIRST)?;
-    tally.end_progress();
+    progress(options, aside, "");
     place.check_unchanged()?;
-    let mut tallied = tally.done;
     index::check(&survey, &mut tallied);
     let verdict = verdict::reach(place, &judgement, &mut tallied);
 
@@ -81,6 +75,38 @@ pub fn verify(
     let status = verdict.status;
     out.say(&Line::Verdict(verdict.line))?;
     Ok(status)
+}
+
+/// A log that moves is read again where it seemed not to go on: what was being written then is
+/// there now.
+fn read_all(
+    place: &Place,
+    options: VerifyOptions,
+    aside: &mut dyn Write,
+) -> Result<(Survey<ReadOnlyFile>, Tallied, usize), Trouble> {
+    let mut looks = 0;
+    loop {
+        let survey = place.survey()?;
+        let mut tally = Tally::new(&survey, options, aside);
+        let unfinished = walk(&survey, Lsn::FIRST, &mut |event| {
+            tally.take(event);
+            ControlFlow::Continue(())
+        })?;
+        let tallied = tally.done;
+        looks += 1;
+        if !place.is_live() || !tallied.stopped || looks == LOOKS_MAX {
+            return Ok((survey, tallied, unfinished));
+        }
+    }
+}
+
+/// Shows what is being done; nothing: that it is done.
+fn progress(options: VerifyOptions, aside: &mut dyn Write, what: &str) {
+    if options.progress {
+        // Whoever waits loses nothing if this cannot be shown.
+        let _ = write!(aside, "\r\x1b[K{what}");
+        let _ = aside.flush();
+    }
 }
 
 fn print_log<F>(survey: &Survey<F>, out: &mut Out<'_>) -> Result<(), Trouble> {
@@ -154,7 +180,7 @@ impl<'t> Tally<'t> {
             Event::Segment { number } => {
                 let found = self.done.segments.iter().position(|line| line.number == number);
                 self.current = found.unwrap_or(0);
-                self.progress(number, "reading segment");
+                self.progress(number);
             }
             Event::Group { at, header } => self.group(at, header),
             Event::Record(found) => {
@@ -215,25 +241,14 @@ impl<'t> Tally<'t> {
         }
     }
 
-    fn progress(&mut self, number: u64, what: &str) {
+    fn progress(&mut self, number: u64) {
         const PAUSE: Duration = Duration::from_millis(100);
-        if !self.options.progress || (number > 0 && self.told.elapsed() < PAUSE) {
+        if self.told.elapsed() < PAUSE {
             return;
         }
         self.told = Instant::now();
         let (nth, all) = (self.current + 1, self.done.segments.len());
-        // Whoever waits loses nothing if this cannot be shown.
-        let _ = match number {
-            0 => write!(self.aside, "\r\x1b[K{what}"),
-            number => write!(self.aside, "\r\x1b[K{what} {number}, {nth} of {all}"),
-        };
-        let _ = self.aside.flush();
-    }
-
-    fn end_progress(&mut self) {
-        if self.options.progress {
-            let _ = write!(self.aside, "\r\x1b[K");
-        }
+        progress(self.options, self.aside, &format!("reading segment {number}, {nth} of {all}"));
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{run, verify};
@@ -171,6 +172,49 @@ fn what_a_killed_broker_acknowledged_is_there() {
             assert!(dumped.contains(part), "{part} is not in:\n{dumped}");
         }
         keep(data.path());
+    }
+}
+
+/// The end moves all the time, over the ends of segments, and nothing is taken for damage.
+#[test]
+fn a_busy_log_is_read_while_it_grows() {
+    const LOOKS: usize = 6;
+    let data = tempfile::tempdir().unwrap();
+    let broker = Broker::start(data.path());
+    let acknowledged = AtomicU64::new(0);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for name in ["one", "two"] {
+            let (broker, acknowledged, done) = (&broker, &acknowledged, &done);
+            scope.spawn(move || {
+                let mut writer = broker.connect().open(0b10, name, &[]);
+                while !done.load(Ordering::Relaxed) {
+                    writer.publish("busy", &[b'x'; 100], 1);
+                    acknowledged.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let end = OnDrop(&done);
+        for _ in 0..LOOKS {
+            let before = acknowledged.load(Ordering::Relaxed);
+            let ran = run("dump", data.path(), &["--live", "--topic=busy", "--payload=none"]);
+            assert_eq!(ran.status, 0, "{}", ran.err);
+            assert!(ran.out.lines().count() as u64 >= before, "{before} were acknowledged");
+            let ran = run("verify", data.path(), &["--live"]);
+            assert_eq!(ran.status, 0, "{ran:?}");
+        }
+        drop(end);
+    });
+    drop(broker);
+    assert_eq!(verify(&data).status, 0);
+}
+
+/// Ends the writers, also when the test fails.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use common::*;
 use zzq_journal::{Event, Survey, walk};
 use zzq_wal::sim_disk::SimDisk;
-use zzq_wal::{Lsn, Options, inspect};
+use zzq_wal::{Lsn, Options, inspect, segment_name};
 
 fn lsns(ran: &Ran) -> Vec<u64> {
     let lsn = |line: &str| line.strip_prefix('@')?.split(' ').next()?.parse().ok();
@@ -79,6 +79,27 @@ fn walked(disk: &SimDisk) -> Vec<(u64, u8, Vec<u8>)> {
     })
     .unwrap();
     found
+}
+
+/// A device that fails to give a few blocks is the most common reason to look.
+#[test]
+fn what_the_device_does_not_give_is_passed_over() {
+    let disk = killed(9, 10);
+    disk.break_bytes(&segment_name(1), 16_384..20_480).unwrap();
+    let survey = Survey::read(&disk).unwrap();
+    let (mut stops, mut records) = (Vec::new(), 0);
+    walk(&survey, Lsn::FIRST, &mut |event| {
+        match event {
+            Event::Stop(stop) => stops.push(stop),
+            Event::Record(_) => records += 1,
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(records, 9, "all but one");
+    assert_eq!((stops.len(), stops[0].offset), (1, 16_384), "{stops:?}");
+    assert!(stops[0].reason.contains("does not give"), "{stops:?}");
 }
 
 /// Starts, crashes and trims in any order: both readings find the same.

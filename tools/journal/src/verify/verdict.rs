@@ -52,6 +52,13 @@ pub(super) fn reach(place: &Place, judgement: &Judgement, tallied: &mut Tallied)
     Verdict { status, line }
 }
 
+/// Where a write was cut off, and what is wrong there.
+struct Torn {
+    file: String,
+    offset: u64,
+    why: String,
+}
+
 const COPY_FIRST: &str = "Before anything else copy the directory, and look at the device's health";
 
 fn sums(tallied: &Tallied) -> VerdictLine {
@@ -81,17 +88,17 @@ fn span(line: &VerdictLine) -> String {
 
 /// A broker starts, unless a record is none of its.
 fn end_well(
-    torn: Option<(String, u64)>,
+    torn: Option<Torn>,
     records: &str,
     tallied: &Tallied,
     line: &mut VerdictLine,
 ) -> Status {
     let text = match torn {
         None => records.to_owned(),
-        Some((file, offset)) => {
+        Some(Torn { file, offset, why }) => {
             let text = format!(
-                "{records}; the log ends at {file}, byte {offset}, in a write that a crash cut \
-                 off and nobody was told of: nothing that was acknowledged is lost"
+                "{records}; the log ends at {file}, byte {offset}{why}, in a write that a crash \
+                 cut off and nobody was told of: nothing that was acknowledged is lost"
             );
             (line.verdict, line.file, line.offset) = ("torn", Some(file), Some(offset));
             text
@@ -111,7 +118,7 @@ fn end_well(
 }
 
 /// How segments end, as recovery says. Returns where the log is torn, if it is.
-fn take_ends(recovery: &Recovery, tallied: &mut Tallied) -> Option<(String, u64)> {
+fn take_ends(recovery: &Recovery, tallied: &mut Tallied) -> Option<Torn> {
     let mut torn = None;
     for report in &recovery.segments {
         let found = tallied.segments.iter_mut().find(|line| line.number == report.number);
@@ -120,7 +127,9 @@ fn take_ends(recovery: &Recovery, tallied: &mut Tallied) -> Option<(String, u64)
             End::Continued { offset } => (Ends::Continued, Some(offset)),
             End::Clean { offset } => (Ends::Clean, Some(offset)),
             End::Torn { offset } => {
-                torn = Some((report.file.clone(), offset));
+                let why = report.void.as_ref().map(|void| format!(" ({})", void.reason));
+                let (file, why) = (report.file.clone(), why.unwrap_or_default());
+                torn = Some(Torn { file, offset, why });
                 (Ends::Torn, Some(offset))
             }
             End::Skipped => (Ends::Continued, line.offset),
