@@ -5,6 +5,8 @@
 //! cargo run -p zzq-wal --example journal -- some-directory
 //! ```
 
+#![expect(clippy::print_stdout, reason = "an example prints what it does")]
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::thread;

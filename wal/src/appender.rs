@@ -134,7 +134,7 @@ impl<D: Disk> Appender<D> {
 
     fn wait(&self, again_at: Option<u64>) -> Result<(), AppendError> {
         // Whatever ends the wait signals the event; this is only how long one look lasts.
-        const LOOK: Duration = Duration::from_secs(60);
+        const LOOK: Duration = Duration::from_mins(1);
         let left = |at: u64| Duration::from_millis(at.saturating_sub(now_ms()));
         let patience = again_at.map_or(LOOK, left);
         event::wait(&self.event, patience).map_err(AppendError::System)?;
