@@ -3,6 +3,8 @@
 //!
 //! Owns: no judgement of its own; the targets say what must hold.
 
+#![forbid(unsafe_code)]
+
 use std::ops::ControlFlow;
 
 use zzq_journal::{Event, Survey, walk};

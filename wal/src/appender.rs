@@ -266,8 +266,8 @@ mod tests {
         let log = open(&SimDisk::new());
         let _helper = log.spawn_helper().unwrap();
         let mut appender = Appender::new(&log).unwrap();
-        let long = vec![0; crate::format::record::BODY_MAX + 1];
-        assert!(matches!(appender.append(1, &long), Err(AppendError::TooLong(_))));
+        let body = vec![0; crate::format::record::BODY_MAX + 1];
+        assert!(matches!(appender.append(1, &body), Err(AppendError::TooLong(_))));
         assert_eq!(appender.append(1, b"short").unwrap(), Lsn::new(1));
     }
 }
