@@ -420,6 +420,9 @@ impl<D: Disk> Shell<D> {
         let mut again = self.journal.drive(self.now_ms);
         while self.follow(io) {
             self.unpark(io);
+            if self.pending.is_empty() {
+                self.due_ms = self.state.next_deadline().unwrap_or(u64::MAX);
+            }
             // What was applied may have handed over more: wills, messages given on.
             self.hand_over_receipts(io);
             again = self.journal.drive(self.now_ms);
@@ -441,9 +444,12 @@ impl<D: Disk> Shell<D> {
 
     /// When the next turn is due if nothing happens before.
     fn next_turn(&mut self, io: &mut Io<'_, D>, again: Option<u64>) -> Option<Millis> {
-        // Asks for a wake-up; what is committed by now needs none.
+        // Asks for a wake-up, whoever waits: answers, and input that goes on behind the last record
+        // of its session. What is committed by now needs none.
         let ready = self.gate.first().is_some_and(|first| self.journal.is_committed(first));
-        if !self.gate.is_empty() && (self.journal.wants_more() || ready) {
+        let more = self.journal.committed() > self.committed;
+        let waits = self.committed < self.journal.handed() && !self.journal.is_read_only();
+        if ready || more || waits && self.journal.wants_more() {
             io.turn_again();
         }
         let waits = !self.later.is_empty() && !self.journal.is_read_only();
