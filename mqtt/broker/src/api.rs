@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use zzq_engine::HashSeed;
 use zzq_lanes::{BindError, BindOptions, Bound, Context, Lanes, ListenerId};
-use zzq_wal::HelperThread;
 use zzq_wal::io::FileDisk;
+use zzq_wal::{DriverThread, HelperThread};
 
 use crate::clock::SystemClock;
 use crate::fetch;
@@ -37,6 +37,7 @@ struct Inner {
 }
 
 struct Store {
+    driver: Option<DriverThread>,
     _helper: HelperThread,
     opened: Opened<FileDisk>,
 }
@@ -88,9 +89,13 @@ impl Broker {
         random: u64,
     ) -> Result<Self, StartError> {
         let opened = ground.log.take();
-        let (mut helper, mut way) = (None, None);
+        let (mut driver, mut helper, mut way) = (None, None, None);
         if let Some(Opened { log, .. }) = &opened {
             helper = Some(log.spawn_helper().map_err(StartError::Lanes)?);
+            if shared.options.log_thread {
+                let spawned = start::spawn_driver(log, ground.last_ms, clock);
+                driver = Some(spawned.map_err(StartError::Lanes)?);
+            }
             let (fetcher, library) = fetch::library(log.clone());
             library.spawn().map_err(StartError::Lanes)?;
             way = Some((Arc::new(log.clone()), fetcher));
@@ -103,7 +108,8 @@ impl Broker {
         let lanes = context
             .spawn(|seat| seeds.next(seat.waker(), &mut wait).map(Shell::new))
             .map_err(StartError::Lanes)?;
-        let store = opened.zip(helper).map(|(opened, helper)| Store { _helper: helper, opened });
+        let store = opened.zip(helper);
+        let store = store.map(|(opened, helper)| Store { driver, _helper: helper, opened });
         let log = Mutex::new(store);
         Ok(Self(Arc::new(Inner { lanes, shared, log, _context: context.clone() })))
     }
@@ -131,9 +137,10 @@ impl Broker {
     pub async fn shutdown(&self, within: Duration) {
         self.0.lanes.stop(within).await;
         let store = self.0.log.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(store) = store
-            && let Err(error) = store.opened.log.mark_durable()
-        {
+        let Some(mut store) = store else { return };
+        // It writes what is left before it ends.
+        store.driver = None;
+        if let Err(error) = store.opened.log.mark_durable() {
             tracing::error!(%error, "the end of the log could not be marked");
         }
     }

@@ -14,6 +14,8 @@ pub struct BrokerOptions {
     pub deliver: DeliverPolicy,
     /// How the log writes.
     pub disk: DiskBackend,
+    /// A thread of its own leads the log, instead of whichever lane has something for it.
+    pub log_thread: bool,
     /// The size that segments of the log grow to, in bytes.
     pub segment_size: u64,
     /// How often `$SYS` topics are renewed; zero turns them off.
@@ -48,11 +50,13 @@ pub enum DeliverPolicy {
 /// How the log writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiskBackend {
-    /// What a probe by real writes finds best.
+    /// Linux AIO, unless a probe by real writes finds that another is clearly quicker.
     #[default]
     Auto,
     /// Linux AIO.
     Aio,
+    /// `io_uring`.
+    Uring,
     /// A thread that calls `pwritev2`.
     Pwrite,
 }
@@ -98,6 +102,7 @@ impl Default for BrokerOptions {
             log: LogPolicy::default(),
             deliver: DeliverPolicy::default(),
             disk: DiskBackend::default(),
+            log_thread: false,
             segment_size: 64 << 20,
             sys_interval: Duration::from_secs(10),
             limits: Limits::default(),

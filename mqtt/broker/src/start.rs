@@ -14,8 +14,10 @@ use zzq_engine::{
 };
 use zzq_types::{Filter, Lsn};
 use zzq_wal::disk::Disk;
-use zzq_wal::io::{Backend, DirectoryLock, FileDisk, LockError};
-use zzq_wal::{End, Log, LogClock, Options, Recovery, SegmentReport, Staging, Status, Wake};
+use zzq_wal::io::{Backend, DirectoryLock, FileDisk, Issuers, LockError};
+use zzq_wal::{
+    DriverThread, End, Log, LogClock, Options, Recovery, SegmentReport, Staging, Status, Wake,
+};
 
 use crate::clock::Clock;
 use crate::options::{BrokerOptions, DiskBackend};
@@ -119,9 +121,11 @@ pub(crate) fn open_directory(
     let backend = match options.disk {
         DiskBackend::Auto => Backend::Auto,
         DiskBackend::Aio => Backend::Aio,
+        DiskBackend::Uring => Backend::Uring,
         DiskBackend::Pwrite => Backend::Pwrite,
     };
-    let disk = FileDisk::open(path, backend)
+    let issuers = if options.log_thread { Issuers::One } else { Issuers::Any };
+    let disk = FileDisk::open_for(path, backend, issuers)
         .map_err(|error| StartError::Store { path: path.into(), reason: error.to_string() })?;
     tracing::info!(path = %path.display(), disk = disk.choice(), "data directory");
     let mut log_options = Options::from_os().map_err(denied)?;
@@ -249,6 +253,20 @@ fn rebuild_index(states: &[State], seed: HashSeed) -> Index {
         }
     }
     index
+}
+
+/// Leads the log on a thread of its own. It keeps log time as a lane does.
+pub(crate) fn spawn_driver<D: Disk>(
+    log: &Log<D>,
+    last_ms: u64,
+    mut clock: impl Clock + 'static,
+) -> io::Result<DriverThread> {
+    let reading = clock.read();
+    let mut log_clock = LogClock::new(last_ms, reading.boot_ms, reading.wall_ms);
+    log.spawn_driver(move || {
+        let reading = clock.read();
+        log_clock.now(reading.boot_ms, reading.wall_ms)
+    })
 }
 
 /// The first record of a start: durable before the first listener is open. It is applied by the

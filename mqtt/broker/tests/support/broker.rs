@@ -232,12 +232,13 @@ fn spawn_ours(
     (child, address.unwrap_or_else(|| panic!("no endpoint: {line}")))
 }
 
-/// What `ZZQ_TEST_ARGS` gives to every broker, for example `--lanes 3`, as far as the test does not
-/// say it itself. An option and its value are two words.
+/// What `ZZQ_TEST_ARGS` gives to every broker, for example `--lanes 3 --log-thread`, as far as the
+/// test does not say it itself. What follows an option and is none itself is its value.
 fn extra_arguments(own: &[String]) -> Vec<String> {
     let extra = std::env::var("ZZQ_TEST_ARGS").unwrap_or_default();
     let words: Vec<&str> = extra.split_whitespace().collect();
-    let wanted = words.chunks(2).filter(|option| !own.iter().any(|word| word == option[0]));
+    let options = words.chunk_by(|_, next| !next.starts_with("--"));
+    let wanted = options.filter(|option| !own.iter().any(|word| word == option[0]));
     wanted.flatten().map(|&word| word.to_owned()).collect()
 }
 
