@@ -8,82 +8,20 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
 
 mod common;
+mod life;
 
 use common::*;
+use life::*;
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::{Op, SimDisk, Survival};
-use zzq_wal::{Lsn, OpenError, Recovery, segment_number};
+use zzq_wal::{OpenError, segment_number};
 
-/// Ways in which a crash may go, at each place.
-const OUTCOMES: [Survival; 6] = [
-    Survival::Nothing,
-    Survival::Everything,
-    Survival::Seeded(11),
-    Survival::Seeded(12),
-    Survival::Seeded(13),
-    Survival::Seeded(14),
-];
-
-const RECORDS: u64 = 56;
-
-/// What the writer knows about its log.
-#[derive(Clone, Debug, Default)]
-struct Story {
-    /// Highest LSN that was durable.
-    acknowledged: u64,
-    /// Everything below may be gone.
-    trimmed: u64,
-}
-
-/// The body of each record follows from its LSN; every eighth is longer than a part.
-fn body(lsn: u64) -> Vec<u8> {
-    let len =
-        if lsn.is_multiple_of(8) { 20_000 } else { 1000 + usize::try_from(lsn).unwrap() * 90 };
-    let mut body = vec![u8::try_from(lsn % 251).unwrap(); len];
-    body[..8].copy_from_slice(&lsn.to_le_bytes());
-    body
-}
-
-/// Writes records until the power goes, or all are there.
-fn live(disk: &SimDisk, story: &mut Story) {
-    let (log, recovery, seen) = match open(disk.clone(), small(1)) {
-        Ok(opened) => opened,
-        Err(OpenError::Disk { .. }) if disk.is_off() => return,
+/// A life in which the power may go at any moment.
+fn live_until_cut(disk: &SimDisk, story: &mut Story) {
+    match live(disk, story) {
+        Ok(_) => assert!(disk.is_off() || story.acknowledged == RECORDS, "the log goes on"),
+        Err(OpenError::Disk { .. }) if disk.is_off() => {}
         Err(error) => panic!("{error}"),
-    };
-    check(&recovery, &seen, story);
-    // What a start finds is durable from then on.
-    story.acknowledged = recovery.last_lsn.get();
-    let mut lane = producer(&log).0;
-    for lsn in recovery.last_lsn.get() + 1..=RECORDS {
-        if stage(&mut lane, &body(lsn)).is_err() {
-            assert!(disk.is_off());
-            return;
-        }
-        while log.durable().get() < lsn && !disk.is_off() {
-            turn(&log, &mut lane);
-            story.acknowledged = story.acknowledged.max(log.durable().get());
-        }
-        if lsn.is_multiple_of(10) && !disk.is_off() {
-            story.trimmed = lsn - 8;
-            log.trim(Lsn::new(story.trimmed));
-        }
-    }
-    // Without power it fails, and whatever it has done by then must be true.
-    let _ = log.mark_durable();
-}
-
-/// A start has found what it must, and nothing that was never written.
-fn check(recovery: &Recovery, seen: &[Seen], story: &Story) {
-    let last = recovery.last_lsn.get();
-    assert!(last >= story.acknowledged, "{last} of {story:?}");
-    assert!(last <= RECORDS);
-    let first = seen.first().map_or(last + 1, |record| record.lsn);
-    assert!(first <= story.trimmed.max(1), "{first} of {story:?}");
-    assert_eq!(first + seen.len() as u64, last + 1);
-    for (record, lsn) in seen.iter().zip(first..) {
-        assert_eq!(record.lsn, lsn);
-        assert!(record.body == body(lsn), "record {lsn} is another");
     }
 }
 
@@ -105,14 +43,13 @@ fn at_each_operation(start: &SimDisk, most: u64, mut case: impl FnMut(&SimDisk))
 fn what_was_acknowledged_is_found_wherever_the_power_goes() {
     let operations = at_each_operation(&SimDisk::new(), 1000, |disk| {
         let mut story = Story::default();
-        live(disk, &mut story);
+        live_until_cut(disk, &mut story);
         for outcome in OUTCOMES {
             let left = disk.crash_with(outcome);
             let mut story = story.clone();
-            live(&left, &mut story);
-            assert_eq!(story.acknowledged, RECORDS, "the log goes on after {outcome:?}");
+            live_on(&left, &mut story);
             // And once more, now with all that the second life has left behind.
-            live(&left.crash_with(Survival::Nothing), &mut story);
+            live_on(&left.crash_with(Survival::Nothing), &mut story);
         }
     });
     assert!((120..1000).contains(&operations), "{operations}");
@@ -124,21 +61,53 @@ fn a_second_start_is_as_safe_wherever_the_power_goes() {
     let mut story = Story::default();
     // In the middle of things: files have been used again, a write is in flight.
     first.cut_power(90);
-    live(&first, &mut story);
+    live_until_cut(&first, &mut story);
     assert!(story.acknowledged > 20 && story.trimmed > 10, "{story:?}");
     for outcome in OUTCOMES {
         let left = first.crash_with(outcome);
         // Opening, and the first segments that it rolls to, on files that it takes over.
         let operations = at_each_operation(&left, 60, |disk| {
             let mut story = story.clone();
-            live(disk, &mut story);
+            live_until_cut(disk, &mut story);
             for outcome in &OUTCOMES[..3] {
                 let mut story = story.clone();
-                live(&disk.crash_with(*outcome), &mut story);
-                assert_eq!(story.acknowledged, RECORDS);
+                live_on(&disk.crash_with(*outcome), &mut story);
             }
         });
         assert!(operations > 40, "{operations}");
+    }
+}
+
+/// The power goes at the same place of each start, again and again: nothing is worn down, and what
+/// these starts leave behind (a segment each, at worst) is gone after one that comes to its end.
+#[test]
+fn starts_that_are_cut_off_again_and_again_lose_nothing_and_leave_nothing() {
+    let first = SimDisk::new();
+    let mut story = Story::default();
+    first.cut_power(90);
+    live_until_cut(&first, &mut story);
+    let before = first.crash(0).list().unwrap().len();
+    for nth in 1..30 {
+        let mut disk = first.crash(nth);
+        let mut story = story.clone();
+        for seed in 0..8 {
+            disk.cut_power(nth);
+            match open(disk.clone(), small(100 * nth + seed)) {
+                Ok((_, recovery, seen)) => {
+                    check(&recovery, &seen, &story);
+                    story.acknowledged = story.acknowledged.max(recovery.last_lsn.get());
+                }
+                Err(OpenError::Disk { .. }) if disk.is_off() => {}
+                Err(error) => panic!("{error}"),
+            }
+            disk = disk.crash(seed);
+        }
+        let files = disk.list().unwrap();
+        assert!(files.len() <= before + 8 + 1, "{files:?}");
+        drop(reopen(&disk, 1));
+        let files = disk.list().unwrap();
+        assert!(files.len() <= before + 4, "{files:?}");
+        live_on(&disk, &mut story);
     }
 }
 
