@@ -236,9 +236,9 @@ impl<D: Disk> Reader<D> {
         };
         let Some(lease) = self.log.table.lease(holds) else { return Err(self.trimmed()) };
         let segment = lease.segment();
-        let hint = lookup::find(segment, wanted);
-        let hint = hint.map_err(|error| disk_error(segment, segment.end(), error))?;
         let plain = Hint { at: segment.near(wanted), len: None };
+        // An index that cannot be read is done without.
+        let hint = lookup::find(segment, wanted).unwrap_or(plain);
         self.enter(lease, hint, false);
         let header = match self.step()? {
             Some(header) if header.first_lsn <= wanted => header,
@@ -259,8 +259,18 @@ impl<D: Disk> Reader<D> {
         while header.last_lsn() < self.next {
             header = self.step()?.ok_or_else(|| self.not_intact())?;
         }
-        self.front = header.first_lsn;
+        self.begin_at(&header)?;
         header.open.map_or(Ok(()), |open| self.seek_open(open))
+    }
+
+    /// The group may be another one, as intact as the right one: a write that went astray has put
+    /// it there. Behind the wanted record, it would pass over it.
+    fn begin_at(&mut self, header: &GroupHeader) -> Result<(), ReadError> {
+        if header.first_lsn > self.next {
+            return Err(self.damage("a group that was durable is not there".to_owned()));
+        }
+        self.front = header.first_lsn;
+        Ok(())
     }
 
     /// Begins in an earlier group: a big record that ends in the wanted one began there.
@@ -271,8 +281,7 @@ impl<D: Disk> Reader<D> {
         let header = self.step()?.ok_or_else(|| {
             self.damage("a group with a part of a later record is not intact".to_owned())
         })?;
-        self.front = header.first_lsn;
-        Ok(())
+        self.begin_at(&header)
     }
 
     fn trimmed(&self) -> ReadError {
