@@ -3,21 +3,31 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests panic as tests do")]
 
 mod common;
+mod life;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
 
 use common::*;
+use life::{CHANGES, OUTCOMES, Story, live, live_on};
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::{Fault, Op, SimDisk};
-use zzq_wal::{Drive, Handed, Log, Lsn, Producer, StageError, Stall, Status, segment_name};
+use zzq_wal::{
+    Drive, Handed, Log, Lsn, OpenError, Producer, StageError, Stall, Status, segment_name,
+};
 
 const FAIL: Fault = Fault::Fail(ErrorKind::Other);
 
+/// A fresh log with one lane.
+fn begin(disk: &SimDisk) -> (Log<SimDisk>, Producer<SimDisk>) {
+    let (log, _, _) = reopen(disk, 1);
+    let lane = producer(&log).0;
+    (log, lane)
+}
+
 /// Two groups in flight behind ten durable records.
 fn two_in_flight(disk: &SimDisk) -> (Log<SimDisk>, Producer<SimDisk>, Vec<u64>) {
-    let (log, _, _) = reopen(disk, 1);
-    let (mut one, _) = producer(&log);
+    let (log, mut one) = begin(disk);
     for n in 0..10_u8 {
         put(&log, &mut one, &[n]);
     }
@@ -48,7 +58,8 @@ fn what_failed_once_moves_with_its_lsns() {
     // Which of the two fails, in which order they come back, and how.
     for failing in [[true, false], [false, true], [true, true]] {
         for reversed in [false, true] {
-            for fault in [FAIL, Fault::FailWritten(ErrorKind::Other), Fault::Short(512)] {
+            let full = Fault::Fail(ErrorKind::StorageFull);
+            for fault in [FAIL, Fault::FailWritten(ErrorKind::Other), Fault::Short(512), full] {
                 let disk = SimDisk::new();
                 let (log, mut one, tokens) = two_in_flight(&disk);
                 let mut ends: Vec<_> = tokens.into_iter().zip(failing).collect();
@@ -73,6 +84,9 @@ fn what_failed_once_moves_with_its_lsns() {
                 assert!(log.take_failure().is_some_and(|why| why.contains(".log")));
                 assert_eq!(log.take_failure(), None);
                 assert_found(&disk, 12);
+                for outcome in OUTCOMES {
+                    assert_found(&disk.crash_with(outcome), 12);
+                }
                 for n in 12..200_u8 {
                     put(&log, &mut one, &[n; 2000]);
                 }
@@ -135,8 +149,7 @@ fn what_failed_twice_is_never_acknowledged() {
 #[test]
 fn a_write_that_cannot_be_submitted_moves_too() {
     let disk = SimDisk::new();
-    let (log, _, _) = reopen(&disk, 1);
-    let (mut one, _) = producer(&log);
+    let (log, mut one) = begin(&disk);
     put(&log, &mut one, &[0]);
     disk.fail(Op::Submit, 1, FAIL);
     stage(&mut one, &[1]).unwrap();
@@ -149,8 +162,7 @@ fn a_write_that_cannot_be_submitted_moves_too() {
 #[test]
 fn a_busy_disk_is_asked_again() {
     let disk = SimDisk::new();
-    let (log, _, _) = reopen(&disk, 1);
-    let (mut one, _) = producer(&log);
+    let (log, mut one) = begin(&disk);
     disk.fail(Op::Submit, 1, Fault::Fail(ErrorKind::WouldBlock));
     stage(&mut one, &[0]).unwrap();
     assert_eq!(one.drive(1000).again_at, Some(1001));
@@ -182,8 +194,7 @@ fn a_move_that_finds_no_place_makes_the_log_read_only() {
 #[test]
 fn parts_of_a_big_record_move_with_it() {
     let disk = SimDisk::new();
-    let (log, _, _) = reopen(&disk, 1);
-    let (mut one, _) = producer(&log);
+    let (log, mut one) = begin(&disk);
     put(&log, &mut one, &[0]);
     let big: Vec<u8> = (0..90_000_u32).map(|at| u8::try_from(at % 249).unwrap()).collect();
     disk.hold();
@@ -215,8 +226,7 @@ fn without_space_the_log_pauses_and_comes_back() {
 
 fn pauses_and_comes_back(op: Op) {
     let disk = SimDisk::new();
-    let (log, _, _) = reopen(&disk, 1);
-    let (mut one, _) = producer(&log);
+    let (log, mut one) = begin(&disk);
     disk.fail_always(op, Fault::Fail(ErrorKind::StorageFull));
     let mut now = 1000;
     let mut count = 0_u8;
@@ -303,8 +313,7 @@ fn a_directory_that_fails_makes_the_log_read_only() {
 #[test]
 fn a_segment_whose_index_cannot_be_written_is_read_without() {
     let disk = SimDisk::new();
-    let (log, _, _) = reopen(&disk, 1);
-    let (mut one, _) = producer(&log);
+    let (log, mut one) = begin(&disk);
     turn(&log, &mut one);
     for n in 0..28_u8 {
         put(&log, &mut one, &[n; 3000]);
@@ -328,8 +337,7 @@ fn a_segment_whose_index_cannot_be_written_is_read_without() {
 #[test]
 fn after_a_failed_write_of_meta_the_log_is_read_only() {
     let disk = SimDisk::new();
-    let (log, _, _) = reopen(&disk, 1);
-    let (mut one, _) = producer(&log);
+    let (log, mut one) = begin(&disk);
     put(&log, &mut one, &[0]);
     settle(&log, &mut one);
     log.update_facts(|facts| facts.term = 3).unwrap();
@@ -345,8 +353,7 @@ fn after_a_failed_write_of_meta_the_log_is_read_only() {
 fn opening_reports_each_failing_step() {
     for op in [Op::List, Op::Open, Op::Read, Op::Sync, Op::SyncDir, Op::Write, Op::Rename] {
         let disk = SimDisk::new();
-        let (log, _, _) = reopen(&disk, 1);
-        let (mut one, _) = producer(&log);
+        let (log, mut one) = begin(&disk);
         put(&log, &mut one, &[0]);
         let disk = disk.restart();
         disk.fail(op, 1, FAIL);
@@ -354,4 +361,122 @@ fn opening_reports_each_failing_step() {
         disk.heal();
         assert_found(&disk, 1);
     }
+}
+
+/// The first operation of its kind fails, or the second, and so on, once; all later ones succeed,
+/// as do flushes of kernels that have told of their failure. The log moves, goes on or is read-only
+/// until the next start, and whatever a crash leaves then has all that was acknowledged: nothing
+/// that a failed flush was for was ever believed.
+#[test]
+fn any_operation_may_fail_once_and_nothing_acknowledged_is_lost() {
+    let (mut count, mut read_only) = (0, 0);
+    for op in CHANGES {
+        let fault = match op {
+            // Of a write that failed anything may be there.
+            Op::Write | Op::Rename | Op::Remove => Fault::FailWritten(ErrorKind::Other),
+            _ => FAIL,
+        };
+        for nth in 1.. {
+            let disk = SimDisk::new();
+            let before = disk.count(op);
+            disk.fail(op, nth, fault);
+            let mut story = Story::default();
+            let lived = live(&disk, &mut story);
+            if disk.count(op) - before < nth {
+                break;
+            }
+            count += 1;
+            let goes_on = lived.as_ref().is_ok_and(|log| !log.is_read_only());
+            assert!(!goes_on || story.acknowledged == life::RECORDS, "{op:?} {nth}: {story:?}");
+            read_only += u64::from(!goes_on);
+            drop(lived);
+            for outcome in &OUTCOMES[..4] {
+                live_on(&disk.crash_with(*outcome), &mut story.clone());
+            }
+        }
+    }
+    assert!(count > 100 && read_only > 20 && read_only < count, "{read_only} of {count}");
+}
+
+/// A flush fails in the middle of a start, which is given up. The device says nothing of it any
+/// more, and the power goes: what was acknowledged before is there.
+#[test]
+fn a_start_whose_flush_fails_is_given_up() {
+    let disk = SimDisk::new();
+    let (log, mut one) = begin(&disk);
+    for n in 0..10_u8 {
+        put(&log, &mut one, &[n]);
+    }
+    for op in [Op::Sync, Op::SyncDir] {
+        for nth in 1..=6 {
+            let disk = disk.restart();
+            disk.fail(op, nth, FAIL);
+            let before = disk.count(op);
+            let opened = open(disk.clone(), small(2));
+            assert_eq!(opened.is_err(), disk.count(op) - before == nth, "{op:?} {nth}");
+            for outcome in OUTCOMES {
+                assert_found(&disk.crash_with(outcome), 10);
+            }
+        }
+    }
+}
+
+const READ_ONLY: Fault = Fault::Fail(ErrorKind::ReadOnlyFilesystem);
+
+/// The kernel has remounted the file system after an error of its own.
+#[test]
+fn on_a_read_only_file_system_the_log_reads_and_promises_nothing() {
+    let disk = SimDisk::new();
+    let (log, mut one) = begin(&disk);
+    for n in 0..10_u8 {
+        put(&log, &mut one, &[n]);
+    }
+    for op in CHANGES {
+        disk.fail_always(op, READ_ONLY);
+    }
+    stage(&mut one, &[10]).unwrap();
+    one.drive(1000);
+    settle(&log, &mut one);
+    assert!(matches!(log.status(), Status::ReadOnly(_)), "{log:?}");
+    assert_eq!((log.durable(), one.durable()), (Lsn::new(10), Handed::new(10)));
+    let mut reader = log.reader(Lsn::FIRST).unwrap();
+    for n in 0..10_u8 {
+        assert_eq!(reader.next_record().unwrap().unwrap().body, [n]);
+    }
+    assert!(log.mark_durable().is_err());
+
+    let disk = disk.restart();
+    for op in CHANGES {
+        disk.fail_always(op, READ_ONLY);
+    }
+    let before = disk.image_hash();
+    assert!(matches!(open(disk.clone(), small(2)), Err(OpenError::Disk { .. })));
+    assert_eq!(disk.image_hash(), before);
+    disk.heal();
+    assert_found(&disk, 10);
+}
+
+/// A start needs a segment of its own.
+#[test]
+fn without_space_a_start_fails_and_the_next_one_with_space_finds_all() {
+    let disk = SimDisk::new();
+    let (log, mut one) = begin(&disk);
+    for n in 0..60_u8 {
+        put(&log, &mut one, &[n; 3000]);
+    }
+    let disk = disk.restart();
+    let taken: u64 = disk.list().unwrap().iter().map(|(_, size)| size).sum();
+    disk.set_capacity(taken);
+    let before = disk.image_hash();
+    for seed in 2..5 {
+        match open(disk.clone(), small(seed)) {
+            Err(OpenError::Disk { what, error }) => {
+                assert!(what.contains("segment") && error.kind() == ErrorKind::StorageFull);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(disk.image_hash(), before, "nothing is changed");
+    }
+    disk.set_capacity(2 * taken);
+    assert_found(&disk, 60);
 }
