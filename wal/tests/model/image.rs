@@ -122,7 +122,7 @@ impl Images {
             let from = first + part(end - first, random.below(1025));
             read_from(&log, setting.expected, from, end)?;
         }
-        if random.one_in(8) {
+        if random.one_in(12) {
             self.second_lives += 1;
             live_again(setting, &image, log, end, &mut random)?;
         }
@@ -217,8 +217,8 @@ fn live_again(
     let mut expected = setting.expected.clone();
     expected.settle(end, log.facts().durable_group);
     let mut lane = log.producer(Arc::new(Nobody), None).map_err(|error| error.to_string())?;
-    // One life in three rolls.
-    let count = if random.one_in(3) { 30 } else { 3 };
+    // One life in six rolls.
+    let count = if random.one_in(6) { 30 } else { 3 };
     for nth in 1..=count {
         let body = vec![0xee; 40 + random.index(5000)];
         let record = Record { kind: 9, waits: true, time_ms: TIME_MS, body };
