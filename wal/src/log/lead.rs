@@ -47,7 +47,7 @@ impl<T> Leadership<T> {
         let mut led = Led { last: None, again: false, broken: false };
         let mut works = works;
         if works {
-            self.work.store(true, Ordering::SeqCst);
+            self.call();
         }
         for _ in 0..ROUNDS_MAX {
             full_fence(Between::CallAndTry);
@@ -57,7 +57,7 @@ impl<T> Leadership<T> {
                 Err(TryLockError::Poisoned(_)) => return Led { broken: true, ..led },
             };
             if works {
-                self.work.swap(false, Ordering::SeqCst);
+                self.work.swap(false, Ordering::AcqRel);
             }
             led.last = Some(step(&mut state, works));
             drop(state);
@@ -78,12 +78,13 @@ impl<T> Leadership<T> {
 
     /// Leaves work to whoever leads next; somebody else sees to it that one does.
     pub(crate) fn call(&self) {
-        self.work.store(true, Ordering::SeqCst);
+        // By a swap, so that whoever clears it has seen what all that set it have put.
+        self.work.swap(true, Ordering::AcqRel);
     }
 
     /// Whether work was left that nobody has done.
     pub(crate) fn is_called(&self) -> bool {
-        self.work.load(Ordering::SeqCst)
+        self.work.load(Ordering::Acquire)
     }
 
     /// For who has just let go: whether somebody may have found it taken.
