@@ -5,13 +5,15 @@
 //! something that it reads then; another thread does the same the other way round, and one of the
 //! two must see what the other has written. A model can leave one out, to show that it is needed.
 //!
-//! Assumes: loom takes `SeqCst` accesses for acquire and release: an order of all of them is made
-//! by fences alone.
+//! Assumes: accesses acquire and release at most, and an order of all of them is made by the fences
+//! alone. Loom takes `SeqCst` accesses beside a lock for more than they are, and would not notice
+//! that a fence is missing. Where two threads write the same atomic, the one that waits swaps: loom
+//! does not know that its plain store stands behind what another thread has swapped away.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Mutex, atomic};
+pub(crate) use std::sync::{Mutex, OnceLock, atomic};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
@@ -46,6 +48,9 @@ const fn is_left_out(_: Between) -> bool {
 }
 
 #[cfg(loom)]
+pub(crate) use self::once::OnceLock;
+
+#[cfg(loom)]
 use self::left_out::is_left_out;
 #[cfg(all(loom, test))]
 pub(crate) use self::left_out::leave_out;
@@ -69,5 +74,36 @@ mod left_out {
     #[cfg(test)]
     pub(crate) fn leave_out(between: Option<Between>) {
         LEFT_OUT.set(between);
+    }
+}
+
+#[cfg(loom)]
+mod once {
+    use super::{AtomicBool, atomic::Ordering};
+
+    /// The standard library's, with a flag that loom sees.
+    #[derive(Debug)]
+    pub(crate) struct OnceLock<T> {
+        value: std::sync::OnceLock<T>,
+        is_set: AtomicBool,
+    }
+
+    impl<T> OnceLock<T> {
+        pub(crate) fn set(&self, value: T) -> Result<(), T> {
+            let set = self.value.set(value);
+            // Also for who comes second: it finds a value from here on.
+            self.is_set.store(true, Ordering::Release);
+            set
+        }
+
+        pub(crate) fn get(&self) -> Option<&T> {
+            if self.is_set.load(Ordering::Acquire) { self.value.get() } else { None }
+        }
+    }
+
+    impl<T> Default for OnceLock<T> {
+        fn default() -> Self {
+            Self { value: std::sync::OnceLock::new(), is_set: AtomicBool::new(false) }
+        }
     }
 }

@@ -274,7 +274,7 @@ impl<D: Disk> Core<D> {
             }
         }
         if self.tasks.len() < waiting {
-            shared.wake_helper();
+            shared.nudge.call();
         }
     }
 

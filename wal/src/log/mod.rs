@@ -4,11 +4,13 @@
 
 mod core;
 mod driver;
+mod fault;
 mod flight;
 mod helper;
 mod lead;
 mod maker;
 mod moving;
+mod nudge;
 mod open;
 mod options;
 mod pack;
@@ -191,8 +193,8 @@ impl<D: Disk> Log<D> {
                 }
             }
         })?;
-        self.shared.set_helper_thread(thread.thread().clone());
-        self.shared.wake_helper();
+        let helper = thread.thread().clone();
+        self.shared.nudge.serve(Box::new(move || helper.unpark()));
         Ok(HelperThread { stop, thread: Some(thread) })
     }
 
@@ -258,7 +260,7 @@ impl<D: Disk> Log<D> {
         let kept = self.committed().min(self.durable()).next();
         assert!(below <= kept, "trimmed below {below}, but {kept} is the first that may be lost");
         self.shared.trim_below.fetch_max(below.get(), Ordering::AcqRel);
-        self.shared.wake_helper();
+        self.shared.nudge.call();
     }
 }
 

@@ -3,15 +3,16 @@
 //! Does not know: what a leader does.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::Disk;
 use crate::format::segment::LastGood;
 use crate::log::core::{Core, Leader, Limits, ProducerShared, Stall, Step};
 use crate::log::driver::Seat;
+use crate::log::fault::Fault;
 use crate::log::helper::Helper;
 use crate::log::lead::Leadership;
+use crate::log::nudge::Nudge;
 use crate::log::options::Commits;
 use crate::log::wanted::Mark;
 use crate::lsn::Lsn;
@@ -45,13 +46,13 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) reads: Arc<ReadPool>,
     pub(crate) trim_below: AtomicU64,
     no_space: AtomicBool,
-    poison: OnceLock<String>,
+    fault: Fault,
     /// The last failure that the log got over.
     cured: Mutex<Option<String>>,
     pub(crate) producers: Mutex<Vec<Arc<ProducerShared>>>,
-    helper_thread: OnceLock<Thread>,
     /// Who leads instead of the producers.
     pub(crate) driver: Seat,
+    pub(crate) nudge: Nudge,
 }
 
 impl<D: Disk> Shared<D> {
@@ -78,11 +79,11 @@ impl<D: Disk> Shared<D> {
             reads: Arc::new(ReadPool::new(read_threads)),
             trim_below: AtomicU64::new(0),
             no_space: AtomicBool::new(false),
-            poison: OnceLock::new(),
+            fault: Fault::default(),
             cured: Mutex::new(None),
             producers: Mutex::new(Vec::new()),
-            helper_thread: OnceLock::new(),
             driver: Seat::new(),
+            nudge: Nudge::default(),
         }
     }
 
@@ -174,9 +175,7 @@ impl<D: Disk> Shared<D> {
 
     /// Nothing that becomes durable from now on is acknowledged. Everybody is woken to see it.
     pub(crate) fn poison(&self, reason: String) {
-        if self.poison.set(reason).is_ok() {
-            self.wake_all();
-        }
+        self.fault.set(reason, || self.wake_all());
     }
 
     /// Something failed, and the log goes on: worth a line for whoever runs it.
@@ -189,11 +188,11 @@ impl<D: Disk> Shared<D> {
     }
 
     pub(crate) fn poison_reason(&self) -> Option<&str> {
-        self.poison.get().map(String::as_str)
+        self.fault.reason()
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        self.poison.get().is_some()
+        self.fault.is_set()
     }
 
     pub(crate) fn set_no_space(&self, no_space: bool) {
@@ -213,17 +212,6 @@ impl<D: Disk> Shared<D> {
 
     pub(crate) fn helper(&self) -> MutexGuard<'_, Helper<D>> {
         self.helper.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn set_helper_thread(&self, thread: Thread) {
-        let set = self.helper_thread.set(thread);
-        assert!(set.is_ok(), "a log has one helper thread");
-    }
-
-    pub(crate) fn wake_helper(&self) {
-        if let Some(thread) = self.helper_thread.get() {
-            thread.unpark();
-        }
     }
 }
 

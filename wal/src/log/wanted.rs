@@ -22,7 +22,7 @@ impl Mark {
     /// # Panics
     /// It was above `to`.
     pub(crate) fn publish(&self, to: u64) {
-        let before = self.0.swap(to, Ordering::SeqCst);
+        let before = self.0.swap(to, Ordering::AcqRel);
         assert!(before <= to, "a mark never goes back");
     }
 }
@@ -43,21 +43,21 @@ impl Wanted {
     /// Asks for one call when `mark` reaches `at`, in place of what was asked for before. True: it
     /// has already, and nobody needs to call; whoever has just published it may do so all the same.
     pub(crate) fn ask(&self, at: u64, mark: &Mark) -> bool {
-        self.0.store(at, Ordering::SeqCst);
+        self.0.swap(at, Ordering::AcqRel);
         full_fence(Between::AskAndLook);
         if mark.get() < at {
             return false;
         }
-        self.0.store(NOTHING, Ordering::SeqCst);
+        self.0.store(NOTHING, Ordering::Release);
         true
     }
 
     /// True: who waits is to be called, now that the mark is `at`.
     pub(crate) fn is_met(&self, at: u64, _: &Published) -> bool {
-        let wanted = self.0.load(Ordering::SeqCst);
+        let wanted = self.0.load(Ordering::Acquire);
         // Who asks for something else meanwhile looks for itself.
         wanted <= at
-            && self.0.compare_exchange(wanted, NOTHING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            && self.0.compare_exchange(wanted, NOTHING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -74,18 +74,19 @@ impl Starved {
     /// Asks for one call when room was made. It looks for room once more after this: what was made
     /// before is not told.
     pub(crate) fn ask(&self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.0.swap(true, Ordering::AcqRel);
         full_fence(Between::AskAndLook);
     }
 
     /// There is room: nobody needs to call.
     pub(crate) fn take_back(&self) {
-        self.0.store(false, Ordering::SeqCst);
+        self.0.store(false, Ordering::Release);
     }
 
     /// True: who waits is to be called, now that there is room.
     pub(crate) fn is_met(&self, _: &Published) -> bool {
-        self.0.swap(false, Ordering::SeqCst)
+        // Most do not wait: their line is only read.
+        self.0.load(Ordering::Acquire) && self.0.swap(false, Ordering::AcqRel)
     }
 }
 
