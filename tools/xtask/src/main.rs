@@ -11,6 +11,7 @@ mod check;
 mod counts;
 mod fix;
 mod fuzz;
+mod loom;
 mod run;
 mod source;
 mod spec;
@@ -48,6 +49,8 @@ enum Command {
     },
     /// Runs every fuzz target in turn within one budget; needs nightly and cargo-fuzz.
     Fuzz(fuzz::Options),
+    /// Models of protocols between threads, tried in all interleavings.
+    Loom,
     /// Instructions for each case of a crate's `counts` example, by callgrind.
     Counts(counts::Options),
 }
@@ -72,6 +75,7 @@ fn run(command: Command) -> Result<()> {
             let mode = if strict { spec::Mode::Strict } else { spec::Mode::Full };
             spec::spec(&Tree::read(&root)?, mode)
         }
+        Command::Loom => loom::loom(&root),
         Command::Fuzz(options) => fuzz::fuzz(&root, &options),
         Command::Counts(options) => counts::counts(&root, &options),
     }

@@ -9,6 +9,8 @@ mod flight;
 mod helper;
 mod lead;
 mod maker;
+#[cfg(all(test, loom))]
+mod models;
 mod moving;
 mod nudge;
 mod open;
