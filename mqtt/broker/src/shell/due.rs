@@ -24,6 +24,9 @@ use super::{Io, Shell};
 /// Things done about time in one turn.
 const STEPS: usize = 256;
 
+/// What is due and finds no room, in the log or in a queue, is tried again after this time.
+const HELD_UP_MS: u64 = 50;
+
 /// The message of a will, held until it is published or taken back.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldWill {
@@ -70,12 +73,17 @@ impl<D: Disk> Shell<D> {
             .cloned()
             .collect();
         let all = due.len() < STEPS;
+        let mut held_up = false;
         for due in due {
-            if self.see_to(io, &due) && self.journal.is_log() {
+            if self.has_older_will(&due) || !self.see_to(io, &due) {
+                held_up = true;
+            } else if self.journal.is_log() {
                 self.pending.insert(due, self.journal.handed());
             }
         }
-        self.due_ms = if !all {
+        self.due_ms = if held_up {
+            self.now_ms + HELD_UP_MS
+        } else if !all {
             self.now_ms
         } else if self.pending.is_empty() {
             self.state.next_deadline().unwrap_or(u64::MAX)
@@ -83,6 +91,17 @@ impl<D: Disk> Shell<D> {
             // The turn that applies them looks again.
             u64::MAX
         };
+    }
+
+    /// The record that publishes a will names its session, not which will: apply takes the oldest.
+    /// So they are handed over in their order, also when one of them has to wait.
+    fn has_older_will(&self, due: &Due) -> bool {
+        let Due::Will { session, lsn } = *due else { return false };
+        let mut held = self.state.detached_wills();
+        held.any(|(of, older, _)| {
+            let before = Due::Will { session, lsn: older };
+            of == session && older < lsn && !self.pending.contains_key(&before)
+        })
     }
 
     /// False: there was no room.

@@ -76,6 +76,19 @@ impl<D: Disk> Shell<D> {
         }
     }
 
+    /// Looks whether queues that were full have room again: records that were applied since, and
+    /// those alone, have emptied them.
+    pub(super) fn check_full_queues(&mut self, io: &mut Io<'_, D>) {
+        if self.full.is_empty() {
+            return;
+        }
+        let mut full: Vec<SessionNumber> = self.full.iter().copied().collect();
+        full.sort_unstable();
+        for session in full {
+            self.check_full(io, session);
+        }
+    }
+
     /// Tells the lanes when a session's queue has become full, or has room again.
     pub(super) fn check_full(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
         let Some(known) = self.state.session(session) else { return };

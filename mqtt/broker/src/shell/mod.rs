@@ -392,6 +392,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.renew_sys(io);
         self.hand_over_receipts(io);
         let again = self.turn_the_log(io);
+        self.check_full_queues(io);
         self.go_on_crowded(io);
         // They may have waited for what was followed just now.
         self.answer_queries(io);

@@ -165,11 +165,7 @@ impl<D: Disk> Shell<D> {
         let Some(session) = link.session else { return true };
         link.out.owes = false;
         let put = self.hand_over_answered(io, conn, session);
-        let put = self.hand_over_expired(io, conn, session) && put;
-        if self.full.contains(&session) {
-            self.check_full(io, session);
-        }
-        put
+        self.hand_over_expired(io, conn, session) && put
     }
 
     fn hand_over_answered(

@@ -7,5 +7,6 @@ mod harness;
 mod random;
 mod restart;
 mod time;
+mod wills;
 mod window;
 mod withheld;
