@@ -1,0 +1,235 @@
+//! A client: one state machine that speaks MQTT 3.1, 3.1.1 or 5.0 through the product's codec,
+//! keeps its side of the protocol, and notes what it sees.
+//!
+//! Owns: the connection of the moment, what the client remembers over connections (`memory`), what
+//! it does about packets that come (`inbox`) and about time (`acts`).
+//! Does not know: the network, other clients, what the broker should have done.
+
+mod acts;
+mod inbox;
+mod input;
+mod memory;
+mod packets;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zzq_codec::{AckKind, Packet};
+
+use self::input::Input;
+use self::memory::Memory;
+use crate::chance::Chance;
+use crate::coverage::Coverage;
+use crate::history::{ClientId, Conn, Ending, Event, Hello, History, MessageId};
+use crate::plan::{ClientPlan, Keeps};
+
+pub use self::acts::Act;
+pub(crate) use self::acts::TOPICS;
+
+/// Where a client notes what happens.
+pub struct Desk<'a> {
+    /// All that happened.
+    pub history: &'a mut History,
+    /// What the run has reached.
+    pub coverage: &'a mut Coverage,
+    /// True time.
+    pub now: u64,
+    /// Nothing new is begun any more: everything comes to its end.
+    pub calm: bool,
+}
+
+impl Desk<'_> {
+    fn note(&mut self, event: Event) {
+        self.history.note(self.now, event);
+    }
+}
+
+/// See the file.
+#[derive(Debug)]
+pub struct Client {
+    id: ClientId,
+    name: String,
+    plan: ClientPlan,
+    line: Line,
+    /// When it wants to do something.
+    next_at: u64,
+    memory: Memory,
+    input: Input,
+    output: Vec<u8>,
+    /// Answers that it has not given yet, in their order.
+    owed: VecDeque<Owed>,
+    /// What waits for SUBACK and UNSUBACK.
+    requests: BTreeMap<u16, Request>,
+    /// Messages of this connection that it has not answered to the end.
+    unanswered: BTreeMap<u16, Option<MessageId>>,
+    /// It has thrown its session away, and says so until it is heard.
+    must_clean: bool,
+    /// The session ends with this connection.
+    is_guest: bool,
+    heard_at: u64,
+    said_at: u64,
+    pinged: bool,
+    chance: Chance,
+}
+
+/// The connection of the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Down,
+    /// An old one, whose CONNECT was not answered, is not over at the broker: of two such nobody
+    /// could say which the broker takes last.
+    Waiting(Conn),
+    Opening(Conn, Hello),
+    Up(Conn, Hello),
+    /// DISCONNECT was sent: what comes is not looked at.
+    Leaving(Conn),
+}
+
+/// An answer that is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owed {
+    kind: AckKind,
+    packet_id: u16,
+}
+
+#[derive(Clone, Debug)]
+enum Request {
+    Subscribe(Vec<String>),
+    Unsubscribe(String),
+}
+
+impl Client {
+    /// A client that has not connected yet.
+    pub fn new(id: ClientId, name: String, plan: ClientPlan, seed: u64) -> Self {
+        let chance = Chance::new(seed, &name);
+        Self {
+            id,
+            name,
+            plan,
+            line: Line::Down,
+            next_at: 0,
+            memory: Memory::default(),
+            input: Input::default(),
+            output: Vec::new(),
+            owed: VecDeque::new(),
+            requests: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
+            must_clean: false,
+            is_guest: false,
+            heard_at: 0,
+            said_at: 0,
+            pinged: false,
+            chance,
+        }
+    }
+
+    /// Which one.
+    pub fn id(&self) -> ClientId {
+        self.id
+    }
+
+    /// The connection that it sends on.
+    pub fn conn(&self) -> Option<Conn> {
+        match self.line {
+            Line::Opening(conn, _) | Line::Up(conn, _) | Line::Leaving(conn) => Some(conn),
+            Line::Down | Line::Waiting(_) => None,
+        }
+    }
+
+    /// A connection that has to be over before it connects again.
+    pub fn waits_for(&self) -> Option<Conn> {
+        match self.line {
+            Line::Waiting(conn) => Some(conn),
+            _ => None,
+        }
+    }
+
+    /// What it wants to send.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// When it wants to do something.
+    pub fn next_at(&self) -> u64 {
+        self.next_at
+    }
+
+    /// It does nothing before.
+    pub fn rest_until(&mut self, at_ms: u64) {
+        self.next_at = at_ms;
+    }
+
+    /// Whether it is connected and waits for nothing.
+    pub fn is_at_rest(&self) -> bool {
+        matches!(self.line, Line::Up(..)) && self.waits_for_what().is_none()
+    }
+
+    /// What it waits for, in words.
+    pub fn waits_for_what(&self) -> Option<String> {
+        if !matches!(self.line, Line::Up(..)) {
+            return Some(format!("a connection: {:?}", self.line));
+        }
+        if let Some((id, request)) = self.requests.first_key_value() {
+            return Some(format!("the answer to {id} {request:?}"));
+        }
+        if !self.owed.is_empty() {
+            return Some("its own answers".into());
+        }
+        self.memory.waits_for_what()
+    }
+
+    /// Its connection has ended.
+    pub fn ended(&mut self, desk: &mut Desk<'_>, how: Ending) {
+        let Some(conn) = self.conn() else { return };
+        let was_opening = matches!(self.line, Line::Opening(..));
+        desk.note(Event::Ended { conn, how });
+        self.line = if was_opening { Line::Waiting(conn) } else { Line::Down };
+        self.forget_connection();
+        //= MQTT311-3.1.2-6
+        if self.is_guest {
+            // Whether a session of before has ended with it, the broker may not know.
+            self.must_clean |= was_opening;
+            self.forget(desk);
+        }
+        let pause = if desk.calm { 50 } else { self.plan.pause_ms * 10 };
+        self.next_at = desk.now + self.chance.within(0, pause);
+    }
+
+    fn forget_connection(&mut self) {
+        self.input = Input::default();
+        self.output.clear();
+        self.owed.clear();
+        self.requests.clear();
+        self.unanswered.clear();
+        self.pinged = false;
+    }
+
+    /// The old connection is over.
+    pub fn waited(&mut self) {
+        if matches!(self.line, Line::Waiting(_)) {
+            self.line = Line::Down;
+        }
+    }
+
+    fn send(&mut self, desk: &Desk<'_>, packet: &Packet<'_>) {
+        packets::encode(self.plan.version, packet, &mut self.output);
+        self.said_at = desk.now;
+    }
+
+    fn keeps(&mut self) -> bool {
+        match self.plan.keeps {
+            Keeps::Always => true,
+            Keeps::Never => false,
+            Keeps::Changes => self.chance.below(3) > 0,
+        }
+    }
+
+    /// An identifier that nothing under way has.
+    fn free_id(&mut self) -> u16 {
+        loop {
+            let id = self.memory.next_id();
+            if !self.requests.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! What a client does when its time has come, and what it begins anew.
+
+use zzq_codec::{
+    Ack, Connect, Delivery, Disconnect, Packet, Publish, Subscribe, SubscriptionsBuf, Unsubscribe,
+    Will,
+};
+use zzq_types::{
+    Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode, RetainHandling,
+    SubscribeOptions, TopicName,
+};
+
+use super::memory::UnderWay;
+use super::packets::{packet_id, payload};
+use super::{Client, Desk, Line, Request};
+use crate::history::{Conn, Ending, Event, Hello, Message, MessageId};
+use crate::plan::Keeps;
+
+/// Topics are few, so that things collide.
+pub(crate) const TOPICS: [&str; 5] = ["a/1", "a/2", "b/1", "b/2", "c"];
+
+const FILTERS: [&str; 12] = [
+    "a/1",
+    "a/2",
+    "b/1",
+    "a/+",
+    "+/1",
+    "#",
+    "b/#",
+    "c",
+    "$share/g/a/1",
+    "$share/g/a/+",
+    "$share/h/#",
+    "$share/h/b/1",
+];
+
+/// What a client asks of its network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Nothing but to send its output.
+    Nothing,
+    /// A new connection.
+    Dial,
+    /// A new connection, while the old one is open.
+    TakeOver(Conn),
+    /// It sends nothing more, and waits for the broker to close.
+    Finish(Conn),
+    /// It lets the connection go without a word.
+    Abandon(Conn),
+    /// It does not read for so many ms.
+    Deafen(Conn, u64),
+}
+
+/// Without a word from the broker for so long, a client gives its connection up.
+const PATIENCE_MS: u64 = 9000;
+
+impl Client {
+    /// Its time has come.
+    pub fn act(&mut self, desk: &mut Desk<'_>) -> Act {
+        self.next_at = desk.now + 1 + self.chance.within(0, self.plan.pause_ms);
+        let (conn, is_up) = match self.line {
+            Line::Down => return Act::Dial,
+            Line::Waiting(_) => return Act::Nothing,
+            Line::Opening(conn, _) | Line::Leaving(conn) => (conn, false),
+            Line::Up(conn, _) => (conn, true),
+        };
+        if desk.now > self.heard_at + PATIENCE_MS + self.chance.below(3000) {
+            self.next_at = desk.now;
+            self.ended(desk, Ending::GivenUp);
+            return Act::Abandon(conn);
+        }
+        if !is_up {
+            return Act::Nothing;
+        }
+        self.keep_alive(desk);
+        if desk.calm {
+            self.answer(desk, conn, usize::MAX);
+            self.next_at = desk.now + 100;
+            return Act::Nothing;
+        }
+        self.act_up(desk, conn)
+    }
+
+    fn act_up(&mut self, desk: &mut Desk<'_>, conn: Conn) -> Act {
+        match self.chance.weighted(&self.plan.weights) {
+            0 => self.publish_something(desk, conn),
+            1 => self.subscribe_something(desk, conn),
+            2 => self.unsubscribe_something(desk, conn),
+            3 => return self.leave(desk, conn),
+            4 => {
+                desk.coverage.hit("op drop");
+                self.ended(desk, Ending::GivenUp);
+                return Act::Abandon(conn);
+            }
+            5 => {
+                desk.coverage.hit("op takeover");
+                self.ended(desk, Ending::GivenUp);
+                return Act::TakeOver(conn);
+            }
+            6 => {
+                let most = 1 + self.chance.index(10);
+                self.answer(desk, conn, most);
+            }
+            _ => {
+                desk.coverage.hit("op stop reading");
+                return Act::Deafen(conn, self.chance.within(10, 3000));
+            }
+        }
+        Act::Nothing
+    }
+
+    /// Says something before the broker loses its patience.
+    fn keep_alive(&mut self, desk: &mut Desk<'_>) {
+        let promised = match self.plan.keep_alive {
+            0 => 4000,
+            seconds => (u64::from(seconds) * 500).min(4000),
+        };
+        if desk.now >= self.said_at + promised && !self.pinged {
+            desk.coverage.hit("op ping");
+            self.pinged = true;
+            self.send(desk, &Packet::PingReq);
+        }
+    }
+
+    /// Sends its CONNECT on a new connection.
+    pub fn dial(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        let keeps = desk.calm && self.plan.keeps != Keeps::Never || self.keeps();
+        let clean = self.must_clean
+            || self.plan.keeps == Keeps::Never
+            || (self.plan.keeps == Keeps::Changes && !desk.calm && self.chance.once_in(3));
+        let expiry_s = match self.plan.version {
+            ProtocolVersion::V5 if !keeps => 0,
+            ProtocolVersion::V5 if self.plan.keeps == Keeps::Changes => {
+                *self.chance.pick(&[3, 30, u32::MAX])
+            }
+            ProtocolVersion::V5 => u32::MAX,
+            _ if clean => 0,
+            _ => u32::MAX,
+        };
+        let will = self.draw_will(desk);
+        let window = self.plan.window;
+        let version = self.plan.version;
+        let keep_alive = self.plan.keep_alive;
+        let hello = Hello { version, clean, expiry_s, will, window, keep_alive };
+        desk.coverage.hit("op connect");
+        desk.coverage.hit(match version {
+            ProtocolVersion::V31 => "version 3.1",
+            ProtocolVersion::V311 => "version 3.1.1",
+            ProtocolVersion::V5 => "version 5.0",
+        });
+        if clean {
+            desk.coverage.hit("op connect clean");
+        }
+        desk.note(Event::Dialed { conn, client: self.id, hello });
+        if clean {
+            self.must_clean = true;
+            self.forget(desk);
+        }
+        self.is_guest = expiry_s == 0;
+        self.line = Line::Opening(conn, hello);
+        (self.heard_at, self.said_at) = (desk.now, desk.now);
+        self.send_connect(desk, hello);
+    }
+
+    fn send_connect(&mut self, desk: &mut Desk<'_>, hello: Hello) {
+        let mut properties = PropertiesBuf::new();
+        if hello.version.is_v5() {
+            push(&mut properties, Property::SessionExpiry(hello.expiry_s));
+            push(&mut properties, Property::ReceiveMaximum(hello.window));
+        }
+        let will = hello.will.and_then(|(id, delay)| Some((id, desk.history.message(id)?, delay)));
+        let will = will.map(|(id, message, delay)| (payload(id, message), message.clone(), delay));
+        let mut will_properties = PropertiesBuf::new();
+        if let Some((.., delay)) = &will
+            && hello.version.is_v5()
+        {
+            push(&mut will_properties, Property::WillDelay(*delay));
+        }
+        let name = self.name.clone();
+        let will = will.as_ref().and_then(|(payload, message, _)| {
+            Some(Will {
+                qos: message.qos,
+                retain: message.retain,
+                properties: will_properties.as_properties(),
+                topic: TopicName::new(&message.topic).ok()?,
+                payload,
+            })
+        });
+        let connect = Connect {
+            clean_start: hello.clean,
+            keep_alive: hello.keep_alive,
+            properties: properties.as_properties(),
+            will,
+            ..Connect::new(hello.version, &name)
+        };
+        self.send(desk, &Packet::Connect(connect));
+    }
+
+    fn draw_will(&mut self, desk: &mut Desk<'_>) -> Option<(MessageId, u32)> {
+        if desk.calm || !self.chance.once_in(3) {
+            return None;
+        }
+        let delay = if self.plan.version.is_v5() { *self.chance.pick(&[0, 0, 1, 4]) } else { 0 };
+        desk.coverage.hit("op connect with will");
+        if delay > 0 {
+            desk.coverage.hit("op connect with delayed will");
+        }
+        let message = Message {
+            client: self.id,
+            topic: (*self.chance.pick(&TOPICS)).into(),
+            qos: self.draw_qos(),
+            retain: self.chance.once_in(5),
+            clears: false,
+            expiry_s: None,
+            is_will: true,
+            is_probe: false,
+            size: 20,
+        };
+        Some((desk.history.add_message(message), delay))
+    }
+
+    fn draw_qos(&mut self) -> QoS {
+        *self.chance.pick(&[
+            QoS::AtMostOnce,
+            QoS::AtLeastOnce,
+            QoS::AtLeastOnce,
+            QoS::ExactlyOnce,
+            QoS::ExactlyOnce,
+        ])
+    }
+
+    /// It knows nothing any more of what was under way.
+    pub(super) fn forget(&mut self, desk: &mut Desk<'_>) {
+        let memory = std::mem::take(&mut self.memory);
+        for UnderWay { message, .. } in memory.under_way {
+            desk.note(Event::Forgotten { message });
+        }
+    }
+
+    /// Goes on with what is under way, in its order.
+    pub(super) fn resend(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        for one in self.memory.under_way.clone() {
+            desk.coverage.hit("op resend");
+            if one.received {
+                desk.note(Event::Released { conn, message: one.message, again: true });
+                self.send(desk, &Packet::PubRel(Ack::success(packet_id(one.packet_id))));
+            } else {
+                self.send_publish(desk, conn, one.message, Some(one.packet_id), true);
+            }
+        }
+    }
+
+    fn publish_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        let retain = self.chance.once_in(8);
+        let v5 = self.plan.version.is_v5();
+        let message = Message {
+            client: self.id,
+            topic: (*self.chance.pick(&TOPICS)).into(),
+            qos: self.draw_qos(),
+            retain,
+            clears: retain && self.chance.once_in(4),
+            expiry_s: (v5 && self.chance.once_in(6)).then(|| *self.chance.pick(&[1, 5, 3600])),
+            is_will: false,
+            is_probe: false,
+            size: match self.chance.below(40) {
+                0 => self.chance.index(40_000),
+                1..4 => self.chance.index(2000),
+                _ => 12,
+            },
+        };
+        self.publish_message(desk, conn, message);
+    }
+
+    /// Publishes a message of the last phase; false: it is not connected.
+    pub fn probe(&mut self, desk: &mut Desk<'_>, topic: &str, qos: QoS) -> bool {
+        let Line::Up(conn, _) = self.line else { return false };
+        let message = Message {
+            client: self.id,
+            topic: topic.into(),
+            qos,
+            retain: false,
+            clears: false,
+            expiry_s: None,
+            is_will: false,
+            is_probe: true,
+            size: 12,
+        };
+        self.publish_message(desk, conn, message);
+        true
+    }
+
+    fn publish_message(&mut self, desk: &mut Desk<'_>, conn: Conn, message: Message) {
+        let qos = message.qos;
+        if qos.is_acknowledged() && self.memory.under_way.len() >= self.plan.under_way {
+            return;
+        }
+        desk.coverage.hit(match qos {
+            QoS::AtMostOnce => "op publish qos 0",
+            QoS::AtLeastOnce => "op publish qos 1",
+            QoS::ExactlyOnce => "op publish qos 2",
+        });
+        for (is_so, kind) in [
+            (message.retain, "op publish retained"),
+            (message.clears, "op publish clears retained"),
+            (message.expiry_s.is_some(), "op publish expires"),
+            (message.size > 8192, "op publish large"),
+        ] {
+            if is_so {
+                desk.coverage.hit(kind);
+            }
+        }
+        let message = desk.history.add_message(message);
+        let id = qos.is_acknowledged().then(|| self.free_id());
+        if let Some(id) = id {
+            self.memory.under_way.push(UnderWay { message, packet_id: id, qos, received: false });
+        }
+        self.send_publish(desk, conn, message, id, false);
+    }
+
+    fn send_publish(
+        &mut self,
+        desk: &mut Desk<'_>,
+        conn: Conn,
+        id: MessageId,
+        as_id: Option<u16>,
+        dup: bool,
+    ) {
+        let Some(message) = desk.history.message(id).cloned() else { return };
+        let Ok(topic) = TopicName::new(&message.topic) else { return };
+        let delivery = match (message.qos, as_id) {
+            (QoS::AtLeastOnce, Some(as_id)) => Delivery::AtLeastOnce(packet_id(as_id)),
+            (QoS::ExactlyOnce, Some(as_id)) => Delivery::ExactlyOnce(packet_id(as_id)),
+            _ => Delivery::AtMostOnce,
+        };
+        let mut properties = PropertiesBuf::new();
+        if let Some(seconds) = message.expiry_s {
+            push(&mut properties, Property::MessageExpiry(seconds));
+        }
+        let bytes = payload(id, &message);
+        desk.note(Event::Published { conn, message: id, packet_id: as_id, dup });
+        self.send(
+            desk,
+            &Packet::Publish(Publish {
+                dup,
+                retain: message.retain,
+                properties: properties.as_properties(),
+                ..Publish::new(topic, delivery, &bytes)
+            }),
+        );
+    }
+
+    fn subscribe_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        let v5 = self.plan.version.is_v5();
+        let mut wanted: Vec<(&str, SubscribeOptions)> = Vec::new();
+        for _ in 0..self.chance.within(1, 2) {
+            let filter = *self.chance.pick(&FILTERS);
+            let shared = filter.starts_with("$share/");
+            if wanted.iter().any(|(other, _)| *other == filter) {
+                continue;
+            }
+            if shared {
+                desk.coverage.hit("op subscribe shared");
+            }
+            let mut options = SubscribeOptions::with_qos(self.draw_qos());
+            if v5 {
+                options.no_local = !shared && self.chance.once_in(6);
+                options.retain_as_published = self.chance.once_in(4);
+                options.retain_handling = *self.chance.pick(&[
+                    RetainHandling::Always,
+                    RetainHandling::IfNew,
+                    RetainHandling::Never,
+                ]);
+            }
+            wanted.push((filter, options));
+        }
+        self.subscribe(desk, conn, &wanted);
+    }
+
+    /// Subscribes in the last phase; false: it is not connected.
+    pub fn verify(&mut self, desk: &mut Desk<'_>, filter: &str) -> bool {
+        let Line::Up(conn, _) = self.line else { return false };
+        self.subscribe(desk, conn, &[(filter, SubscribeOptions::with_qos(QoS::ExactlyOnce))]);
+        true
+    }
+
+    fn subscribe(&mut self, desk: &mut Desk<'_>, conn: Conn, wanted: &[(&str, SubscribeOptions)]) {
+        desk.coverage.hit("op subscribe");
+        let id = self.free_id();
+        let mut list = SubscriptionsBuf::new();
+        for (filter, options) in wanted {
+            let pushed = list.push(filter, *options);
+            assert!(pushed.is_ok(), "{filter} is short");
+            self.memory.filters.insert((*filter).into());
+            let (filter, options) = ((*filter).into(), *options);
+            desk.note(Event::Subscribed { conn, filter, options });
+        }
+        let filters = wanted.iter().map(|(filter, _)| (*filter).to_owned()).collect();
+        self.requests.insert(id, Request::Subscribe(filters));
+        self.send(
+            desk,
+            &Packet::Subscribe(Subscribe {
+                packet_id: packet_id(id),
+                properties: Properties::EMPTY,
+                subscriptions: list.subscriptions(),
+            }),
+        );
+    }
+
+    fn unsubscribe_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        let known: Vec<String> = self.memory.filters.iter().cloned().collect();
+        if known.is_empty() {
+            return;
+        }
+        desk.coverage.hit("op unsubscribe");
+        let filter = self.chance.pick(&known).clone();
+        let id = self.free_id();
+        let mut list = SubscriptionsBuf::new();
+        let pushed = list.push(&filter, SubscribeOptions::default());
+        assert!(pushed.is_ok(), "{filter} is short");
+        desk.note(Event::Unsubscribed { conn, filter: filter.clone() });
+        self.requests.insert(id, Request::Unsubscribe(filter));
+        self.send(
+            desk,
+            &Packet::Unsubscribe(Unsubscribe {
+                packet_id: packet_id(id),
+                properties: Properties::EMPTY,
+                filters: list.filters(),
+            }),
+        );
+    }
+
+    /// DISCONNECT; it waits for the broker to close, so that it knows what it said was heard.
+    fn leave(&mut self, desk: &mut Desk<'_>, conn: Conn) -> Act {
+        let keeps_will = self.plan.version.is_v5() && self.chance.once_in(3);
+        desk.coverage.hit("op disconnect");
+        let reason = if keeps_will {
+            desk.coverage.hit("op disconnect with will");
+            ReasonCode::DisconnectWithWill
+        } else {
+            ReasonCode::Success
+        };
+        desk.note(Event::Left { conn, keeps_will });
+        self.send(desk, &Packet::Disconnect(Disconnect::with_reason(reason)));
+        self.line = Line::Leaving(conn);
+        Act::Finish(conn)
+    }
+}
+
+/// # Panics
+/// The property is too long: a defect of the client.
+fn push(properties: &mut PropertiesBuf, property: Property<'_>) {
+    let pushed = properties.push(property);
+    assert!(pushed.is_ok(), "{property:?}");
+}

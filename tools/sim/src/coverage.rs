@@ -1,0 +1,139 @@
+//! What the seeds have reached: every kind of fault and every operation has a name, and the report
+//! lists those that no seed hit.
+
+use std::collections::BTreeMap;
+
+/// All names. A fault or operation without one here is a defect.
+pub const KINDS: [&str; 57] = [
+    "op connect",
+    "op connect clean",
+    "op connect with will",
+    "op connect with delayed will",
+    "op disconnect",
+    "op disconnect with will",
+    "op drop",
+    "op takeover",
+    "op publish qos 0",
+    "op publish qos 1",
+    "op publish qos 2",
+    "op publish retained",
+    "op publish clears retained",
+    "op publish expires",
+    "op publish large",
+    "op subscribe",
+    "op subscribe shared",
+    "op unsubscribe",
+    "op ping",
+    "op resend",
+    "op late answer",
+    "op stop reading",
+    "version 3.1",
+    "version 3.1.1",
+    "version 5.0",
+    "lanes 1",
+    "lanes 2",
+    "lanes 3",
+    "net cut",
+    "net half-open for the broker",
+    "net half-open for the client",
+    "net stalled receiver",
+    "disk write fails",
+    "disk step fails",
+    "disk full",
+    "disk late completion",
+    "disk completions out of order",
+    "clock step forward",
+    "clock step back",
+    "clock drift",
+    "crash kill",
+    "crash power cut",
+    "crash at an operation of the disk",
+    "crash with writes in flight",
+    "crash in recovery",
+    "start fails on a fault",
+    "stop in good order",
+    "log read-only",
+    "session present",
+    "session not present",
+    "refused by quota",
+    "expiring message delivered",
+    "retained answered",
+    "will delivered",
+    "fold compared",
+    "fold not comparable",
+    "queue read back",
+];
+
+/// Counts by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage(BTreeMap<&'static str, u64>);
+
+impl Coverage {
+    /// Counts one.
+    ///
+    /// # Panics
+    /// The name is not listed.
+    pub fn hit(&mut self, kind: &'static str) {
+        assert!(KINDS.contains(&kind), "{kind} is not listed");
+        *self.0.entry(kind).or_default() += 1;
+    }
+
+    /// How often.
+    pub fn count(&self, kind: &str) -> u64 {
+        self.0.get(kind).copied().unwrap_or(0)
+    }
+
+    /// Adds what another run has reached.
+    pub fn add(&mut self, other: &Self) {
+        for (kind, count) in &other.0 {
+            *self.0.entry(kind).or_default() += count;
+        }
+    }
+
+    /// Client operations.
+    pub fn operations(&self) -> u64 {
+        self.sum("op ")
+    }
+
+    /// Crashes of the broker, those in recovery among them.
+    pub fn crashes(&self) -> u64 {
+        ["crash kill", "crash power cut", "crash in recovery"]
+            .map(|kind| self.count(kind))
+            .iter()
+            .sum()
+    }
+
+    /// All that begin so.
+    pub fn sum(&self, start: &str) -> u64 {
+        let begin = self.0.iter().filter(|(kind, _)| kind.starts_with(start));
+        begin.map(|(_, count)| count).sum()
+    }
+
+    /// Names that nothing has hit.
+    pub fn missed(&self) -> Vec<&'static str> {
+        KINDS.into_iter().filter(|kind| self.count(kind) == 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_hit_is_listed() {
+        let mut coverage = Coverage::default();
+        coverage.hit("op connect");
+        let mut other = Coverage::default();
+        other.hit("op connect");
+        other.hit("crash in recovery");
+        coverage.add(&other);
+        assert_eq!((coverage.operations(), coverage.crashes()), (2, 1));
+        assert_eq!(coverage.missed().len(), KINDS.len() - 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "is not listed")]
+    fn what_has_no_name_cannot_be_hit() {
+        Coverage::default().hit("op cook");
+    }
+}

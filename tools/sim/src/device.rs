@@ -1,0 +1,142 @@
+//! The disk as a device: writes take their time and come back in any order, some fail, space ends.
+//!
+//! Owns: when each write in flight comes back. Does not know: what is written.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
+use zzq_wal::disk::Disk;
+use zzq_wal::sim_disk::{Fault, Op, SimDisk};
+
+use crate::chance::Chance;
+use crate::coverage::Coverage;
+
+/// Bytes of the disk while it is not full.
+const CAPACITY: u64 = 1 << 40;
+
+/// Steps that can be told to fail.
+const STEPS: [Op; 8] =
+    [Op::Create, Op::Rename, Op::Remove, Op::SyncDir, Op::Write, Op::Sync, Op::Read, Op::Submit];
+
+/// A disk and its writes in flight.
+#[derive(Debug)]
+pub struct Device {
+    /// What is on it.
+    pub disk: SimDisk,
+    due: BTreeMap<u64, u64>,
+    chance: Chance,
+    write_ms: u64,
+}
+
+impl Device {
+    /// A new disk, on which a write takes up to so many ms.
+    pub fn new(write_ms: u64, chance: Chance) -> Self {
+        let disk = SimDisk::new();
+        disk.hold();
+        Self { disk, due: BTreeMap::new(), chance, write_ms }
+    }
+
+    /// What was left of it after the end of a process or machine.
+    pub fn replace(&mut self, disk: SimDisk) {
+        disk.hold();
+        self.disk = disk;
+        self.due.clear();
+    }
+
+    /// Notes writes that were submitted since.
+    pub fn look(&mut self, now: u64, coverage: &mut Coverage) {
+        let flying = self.disk.in_flight();
+        if flying.len() == self.due.len() && flying.iter().all(|token| self.due.contains_key(token))
+        {
+            return;
+        }
+        self.due.retain(|token, _| flying.contains(token));
+        for token in flying {
+            if !self.due.contains_key(&token) {
+                let late = self.chance.once_in(60);
+                if late {
+                    coverage.hit("disk late completion");
+                }
+                let most = if late { self.write_ms * 40 } else { self.write_ms };
+                self.due.insert(token, now + self.chance.within(0, most));
+            }
+        }
+    }
+
+    /// Writes that come back now, in any order.
+    pub fn due(&self, now: u64) -> Vec<u64> {
+        if self.disk.is_off() {
+            return Vec::new();
+        }
+        self.due.iter().filter(|(_, due)| **due <= now).map(|(token, _)| *token).collect()
+    }
+
+    /// When the next write comes back.
+    pub fn next_due(&self) -> Option<u64> {
+        if self.disk.is_off() { None } else { self.due.values().min().copied() }
+    }
+
+    /// How many writes are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Lets a write come back; `fails` says how.
+    pub fn release(&mut self, token: u64, fails: Option<Fault>, coverage: &mut Coverage) {
+        if self.disk.in_flight().first().is_some_and(|first| *first != token) {
+            coverage.hit("disk completions out of order");
+        }
+        self.due.remove(&token);
+        match fails {
+            None => self.disk.release(token),
+            Some(fault) => self.disk.release_with(token, fault),
+        };
+    }
+
+    /// Everything in flight comes back: a start waits for its first record.
+    pub fn release_some(&mut self) {
+        let flying = self.disk.in_flight();
+        if !flying.is_empty() && !self.disk.is_off() {
+            let token = *self.chance.pick(&flying);
+            self.disk.release(token);
+            self.due.remove(&token);
+        }
+    }
+
+    /// A fault that a write can meet.
+    pub fn draw_fault(&mut self) -> Fault {
+        match self.chance.below(3) {
+            0 => Fault::Fail(ErrorKind::Other),
+            1 => Fault::FailWritten(ErrorKind::Other),
+            _ => Fault::Short(self.chance.index(9000)),
+        }
+    }
+
+    /// One of the next steps of some kind fails.
+    pub fn fail_a_step(&mut self) {
+        let op = *self.chance.pick(&STEPS);
+        let fault = match self.chance.below(2) {
+            0 => Fault::Fail(ErrorKind::Other),
+            _ => Fault::FailWritten(ErrorKind::Other),
+        };
+        self.disk.fail(op, self.chance.within(1, 3), fault);
+    }
+
+    /// Little space is left from now on.
+    pub fn fill(&mut self) {
+        let used: u64 =
+            self.disk.list().map_or(0, |files| files.iter().map(|(_, bytes)| bytes).sum());
+        self.disk.set_capacity(used + self.chance.below(600_000));
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn heal(&mut self) {
+        self.disk.heal();
+        self.disk.set_capacity(CAPACITY);
+    }
+
+    /// Writes come back at once from now on.
+    pub fn hurry(&mut self) {
+        self.write_ms = 1;
+    }
+}

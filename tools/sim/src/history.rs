@@ -1,0 +1,259 @@
+//! What happened, as the clients and the one who runs the broker saw it, in one order.
+//!
+//! Owns: the events, the messages they are about, the hash of it all. Nothing here was read from
+//! inside the broker.
+
+use std::fmt;
+
+use zzq_codec::AckKind;
+use zzq_types::{ProtocolVersion, QoS, ReasonCode, SubscribeOptions};
+
+/// One message of the whole run; every message says its number in its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u32);
+
+/// One client, by its place among the clients of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u16);
+
+/// One connection of the whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Conn(pub u32);
+
+/// What a message is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one message")]
+pub struct Message {
+    /// Who publishes it, or whose will it is.
+    pub client: ClientId,
+    /// Where.
+    pub topic: String,
+    /// As published.
+    pub qos: QoS,
+    /// As published.
+    pub retain: bool,
+    /// It takes a retained message away: its payload is empty, so nobody can tell who sent it.
+    pub clears: bool,
+    /// In seconds.
+    pub expiry_s: Option<u32>,
+    /// A will, not a PUBLISH.
+    pub is_will: bool,
+    /// Of the last phase, in which nothing goes wrong.
+    pub is_probe: bool,
+    /// Bytes of its payload.
+    pub size: usize,
+}
+
+/// What a CONNECT says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Which MQTT.
+    pub version: ProtocolVersion,
+    /// Clean Start, Clean Session.
+    pub clean: bool,
+    /// 0: the session ends with the connection; `u32::MAX`: never.
+    pub expiry_s: u32,
+    /// Its will and the delay of it in seconds.
+    pub will: Option<(MessageId, u32)>,
+    /// How many messages it takes at once.
+    pub window: u16,
+    /// In seconds; 0: none.
+    pub keep_alive: u16,
+}
+
+/// How a connection ended for its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The broker closed it, in order.
+    Closed,
+    /// It broke.
+    Broken,
+    /// The client gave it up.
+    GivenUp,
+}
+
+/// How a life of the broker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// `kill -9`.
+    Killed,
+    /// The power went.
+    PowerCut,
+    /// It was told to stop, and did.
+    Stopped,
+}
+
+/// What a client received as PUBLISH.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one delivery")]
+pub struct Received {
+    /// By its payload.
+    pub message: Option<MessageId>,
+    /// Where it was published.
+    pub topic: String,
+    /// Of this delivery.
+    pub qos: QoS,
+    /// Of this delivery.
+    pub packet_id: Option<u16>,
+    /// As it says.
+    pub dup: bool,
+    /// As it says.
+    pub retain: bool,
+    /// To the client it is new: at QoS 2 its identifier was not open.
+    pub fresh: bool,
+    /// When it left the broker.
+    pub written_ms: u64,
+    /// Its Message Expiry Interval in seconds.
+    pub expiry_s: Option<u32>,
+    /// The connection has waited for its receiver: what left the broker may be older than it seems.
+    pub stalled: bool,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields by their names; what happened is said of each event")]
+pub enum Event {
+    /// The broker serves, and its wall clock shows this.
+    Started { wall_ms: u64 },
+    /// It does not any more.
+    Died { how: Death },
+    /// A broker that was told to start did not, and said this.
+    NotStarted { why: String },
+    /// Somebody set the wall clock.
+    WallSet { by_ms: i64 },
+    /// From now on nothing goes wrong.
+    Healed,
+    /// CONNECT was sent.
+    Dialed { conn: Conn, client: ClientId, hello: Hello },
+    /// CONNACK came; MQTT 3.1 does not say whether a session is present.
+    Accepted { conn: Conn, present: Option<bool> },
+    /// CONNACK refused.
+    Refused { conn: Conn, reason: ReasonCode },
+    /// The network will carry nothing more, whether its ends know it or not.
+    Cut { conn: Conn },
+    /// The client knows that it is over.
+    Ended { conn: Conn, how: Ending },
+    /// DISCONNECT was sent.
+    Left { conn: Conn, keeps_will: bool },
+    /// SUBSCRIBE was sent.
+    Subscribed { conn: Conn, filter: String, options: SubscribeOptions },
+    /// SUBACK came.
+    SubAcked { conn: Conn, filter: String, reason: ReasonCode },
+    /// UNSUBSCRIBE was sent.
+    Unsubscribed { conn: Conn, filter: String },
+    /// UNSUBACK came.
+    UnsubAcked { conn: Conn, filter: String },
+    /// PUBLISH was sent.
+    Published { conn: Conn, message: MessageId, packet_id: Option<u16>, dup: bool },
+    /// PUBREL was sent for the first time, or again.
+    Released { conn: Conn, message: MessageId, again: bool },
+    /// PUBACK, PUBREC or PUBCOMP came for a message under way.
+    Answered { conn: Conn, message: MessageId, kind: AckKind, reason: ReasonCode },
+    /// The client has lost its memory of a message under way: it will not send it again.
+    Forgotten { message: MessageId },
+    /// PUBLISH came.
+    Received { conn: Conn, received: Received },
+    /// PUBACK, PUBREC or PUBCOMP was sent.
+    Took { conn: Conn, kind: AckKind, packet_id: u16 },
+    /// PUBREL came.
+    Freed { conn: Conn, packet_id: u16 },
+    /// Something came that the protocol does not allow.
+    Unfit { conn: Conn, what: String },
+    /// The fold of the log was compared with the live state of a lane; `Err` says how they differ.
+    Folded { lane: usize, outcome: Result<(), String> },
+    /// At the very end: somebody still waits, for this.
+    Waits { client: ClientId, what: String },
+}
+
+/// An event and when it was.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// True time in ms.
+    pub at_ms: u64,
+    /// What.
+    pub event: Event,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// In order.
+    pub entries: Vec<Entry>,
+    /// By their numbers.
+    pub messages: Vec<Message>,
+    /// Of the clients, by their numbers.
+    pub names: Vec<String>,
+    hash: Hash,
+}
+
+impl History {
+    /// Notes what happens.
+    pub fn note(&mut self, at_ms: u64, event: Event) {
+        self.hash.take(at_ms, &event);
+        self.entries.push(Entry { at_ms, event });
+    }
+
+    /// A number for a message.
+    pub fn add_message(&mut self, message: Message) -> MessageId {
+        self.messages.push(message);
+        MessageId(u32::try_from(self.messages.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    /// The message of a number.
+    pub fn message(&self, id: MessageId) -> Option<&Message> {
+        self.messages.get(id.0 as usize)
+    }
+
+    /// Of every event so far, in order.
+    pub fn hash(&self) -> u64 {
+        self.hash.0
+    }
+}
+
+/// FNV-1a over the text of the events: no addresses, no order of hash maps.
+#[derive(Clone, Copy, Debug)]
+struct Hash(u64);
+
+impl Default for Hash {
+    fn default() -> Self {
+        Self(0xCBF2_9CE4_8422_2325)
+    }
+}
+
+impl Hash {
+    fn take(&mut self, at_ms: u64, event: &Event) {
+        use fmt::Write;
+        // Writing to a hash does not fail.
+        let _ = writeln!(self, "{at_ms} {event:?}");
+    }
+}
+
+impl fmt::Write for Hash {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_tells_histories_apart_by_order_and_time() {
+        let of = |events: &[(u64, Event)]| {
+            let mut history = History::default();
+            for (at, event) in events {
+                history.note(*at, event.clone());
+            }
+            history.hash()
+        };
+        let (one, other) = (Event::Healed, Event::Died { how: Death::Killed });
+        let in_order = of(&[(1, one.clone()), (1, other.clone())]);
+        assert_eq!(in_order, of(&[(1, one.clone()), (1, other.clone())]));
+        assert_ne!(in_order, of(&[(1, other.clone()), (1, one.clone())]));
+        assert_ne!(in_order, of(&[(1, one), (2, other)]));
+    }
+}

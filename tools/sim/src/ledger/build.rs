@@ -1,0 +1,217 @@
+//! From the history to the ledger, one event after the other.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zzq_codec::AckKind;
+use zzq_types::ProtocolVersion;
+
+use super::{At, ConnFacts, Ledger, MessageFacts, SessionFacts, SubFacts};
+use crate::history::{ClientId, Conn, Ending, Event, Hello, History};
+use crate::log_time::LogTime;
+
+/// What is of use only while the ledger is made.
+#[derive(Default)]
+struct Open {
+    /// The latest session of each client.
+    sessions: BTreeMap<ClientId, usize>,
+    /// UNSUBSCRIBEs that were not answered; of one filter they are answered in their order.
+    unsubscribes: BTreeMap<(Conn, String), VecDeque<At>>,
+}
+
+impl<'h> Ledger<'h> {
+    /// The ledger of a history.
+    pub fn of(history: &'h History) -> Self {
+        let mut ledger = Self {
+            history,
+            conns: BTreeMap::new(),
+            sessions: Vec::new(),
+            messages: vec![MessageFacts::default(); history.messages.len()],
+            deaths: Vec::new(),
+            healed: None,
+            time: LogTime::of(history),
+        };
+        let mut open = Open::default();
+        for (at, entry) in history.entries.iter().enumerate() {
+            ledger.take(at, &entry.event, &mut open);
+        }
+        ledger
+    }
+
+    fn take(&mut self, at: At, event: &Event, open: &mut Open) {
+        match event {
+            Event::Died { .. } => self.died(at),
+            Event::Healed => self.healed = Some(at),
+            Event::Dialed { conn, client, hello } => self.dialed(at, *conn, *client, *hello, open),
+            Event::Accepted { conn, present } => self.accepted(at, *conn, *present, open),
+            Event::Cut { conn } => self.change(*conn, |facts| _ = facts.cut.get_or_insert(at)),
+            Event::Ended { conn, how } => self.ended(at, *conn, *how),
+            Event::Left { conn, keeps_will } => {
+                self.change(*conn, |facts| facts.left = Some((at, *keeps_will)));
+            }
+            Event::Subscribed { conn, filter, options } => {
+                let sub = SubFacts {
+                    filter: filter.clone(),
+                    options: *options,
+                    sent: at,
+                    conn: *conn,
+                    acked: None,
+                    refused: false,
+                    leaves: None,
+                    left: None,
+                };
+                self.leave(at, *conn, filter);
+                self.session_of(*conn, |session| session.subs.push(sub));
+            }
+            Event::SubAcked { conn, filter, reason } => {
+                self.sub_acked(at, *conn, filter, reason.is_failure());
+            }
+            Event::Unsubscribed { conn, filter } => {
+                self.leave(at, *conn, filter);
+                open.unsubscribes.entry((*conn, filter.clone())).or_default().push_back(at);
+            }
+            Event::UnsubAcked { conn, filter } => {
+                let asked = open.unsubscribes.get_mut(&(*conn, filter.clone()));
+                if let Some(asked) = asked.and_then(VecDeque::pop_front) {
+                    self.gone(at, *conn, filter, asked);
+                }
+            }
+            Event::Published { conn, message, .. } => {
+                let facts = &mut self.messages[message.0 as usize];
+                facts.sent.get_or_insert(at);
+                facts.sent_last = Some(at);
+                facts.conn.get_or_insert(*conn);
+            }
+            Event::Answered {
+                message, kind: AckKind::PubAck | AckKind::PubRec, reason, ..
+            } => {
+                let facts = &mut self.messages[message.0 as usize];
+                if reason.is_failure() {
+                    facts.refused = Some(at);
+                } else {
+                    facts.acked.get_or_insert(at);
+                }
+            }
+            Event::Received { conn, received } => {
+                let one = (at, *conn, received.clone());
+                self.session_of(*conn, |session| session.received.push(one));
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, conn: Conn, change: impl FnOnce(&mut ConnFacts)) {
+        if let Some(facts) = self.conns.get_mut(&conn) {
+            change(facts);
+        }
+    }
+
+    fn session_of(&mut self, conn: Conn, change: impl FnOnce(&mut SessionFacts)) {
+        if let Some(session) = self.conns.get(&conn).and_then(|facts| facts.session) {
+            change(&mut self.sessions[session]);
+        }
+    }
+
+    /// A session that ends with its connection has ended for certain; what else was promised holds.
+    fn died(&mut self, at: At) {
+        self.deaths.push(at);
+        let open = self.conns.values_mut().filter(|facts| facts.ended.is_none());
+        for facts in open {
+            facts.died.get_or_insert(at);
+        }
+    }
+
+    fn dialed(&mut self, at: At, conn: Conn, client: ClientId, hello: Hello, open: &mut Open) {
+        let facts = ConnFacts {
+            client,
+            hello,
+            dialed: at,
+            accepted: None,
+            cut: None,
+            ended: None,
+            left: None,
+            died: None,
+            session: None,
+        };
+        self.conns.insert(conn, facts);
+        if let Some((will, _)) = hello.will {
+            let facts = &mut self.messages[will.0 as usize];
+            (facts.sent, facts.sent_last, facts.conn) = (Some(at), Some(at), Some(conn));
+        }
+        // It may be carried out from here on: a clean start ends the session, and one that is to
+        // end with its connection may do so at any time.
+        if (hello.clean || hello.expiry_s != u32::MAX)
+            && let Some(session) = open.sessions.get(&client)
+        {
+            self.sessions[*session].doubtful.get_or_insert(at);
+        }
+    }
+
+    fn accepted(&mut self, at: At, conn: Conn, present: Option<bool>, open: &mut Open) {
+        let Some(facts) = self.conns.get_mut(&conn) else { return };
+        let (client, hello, dialed) = (facts.client, facts.hello, facts.dialed);
+        facts.accepted = Some((at, present));
+        let goes_on = match present {
+            Some(present) => present,
+            None => !hello.clean && hello.version == ProtocolVersion::V31,
+        };
+        let known = open.sessions.get(&client).copied().filter(|_| goes_on && !hello.clean);
+        let session = known.unwrap_or_else(|| {
+            self.sessions.push(SessionFacts {
+                client,
+                began: dialed,
+                doubtful: None,
+                subs: Vec::new(),
+                received: Vec::new(),
+            });
+            self.sessions.len() - 1
+        });
+        open.sessions.insert(client, session);
+        // The client has heard that it is there; from now on it lives as this CONNECT says.
+        self.sessions[session].doubtful = (hello.expiry_s != u32::MAX).then_some(at);
+        self.change(conn, |facts| facts.session = Some(session));
+    }
+
+    fn ended(&mut self, at: At, conn: Conn, how: Ending) {
+        self.change(conn, |facts| facts.ended = Some((at, how)));
+    }
+
+    /// Subscriptions of this filter may be gone from here on.
+    fn leave(&mut self, at: At, conn: Conn, filter: &str) {
+        self.session_of(conn, |session| {
+            for sub in session.subs.iter_mut().filter(|sub| sub.filter == filter) {
+                sub.leaves.get_or_insert(at);
+            }
+        });
+    }
+
+    /// Subscriptions of this filter that were asked for before `asked` are gone for certain.
+    fn gone(&mut self, at: At, conn: Conn, filter: &str, asked: At) {
+        self.session_of(conn, |session| {
+            let gone = session.subs.iter_mut().filter(|sub| sub.filter == filter);
+            for sub in gone.filter(|sub| sub.sent < asked && sub.left.is_none()) {
+                sub.left = Some(at);
+            }
+        });
+    }
+
+    /// Answers of one filter come in the order of the requests.
+    fn sub_acked(&mut self, at: At, conn: Conn, filter: &str, refused: bool) {
+        let mut replaced = None;
+        self.session_of(conn, |session| {
+            let mut asked = session.subs.iter_mut().filter(|sub| {
+                sub.filter == *filter && sub.conn == conn && sub.acked.is_none() && !sub.refused
+            });
+            let Some(sub) = asked.next() else { return };
+            if refused {
+                sub.refused = true;
+                sub.left = Some(at);
+            } else {
+                sub.acked = Some(at);
+                replaced = Some(sub.sent);
+            }
+        });
+        if let Some(sent) = replaced {
+            self.gone(at, conn, filter, sent);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Histories written by hand, for the tests of the oracles.
+
+use std::collections::BTreeMap;
+
+use zzq_codec::AckKind;
+use zzq_types::{ProtocolVersion, QoS, ReasonCode, SubscribeOptions};
+
+use super::Ledger;
+use crate::clock::WALL_MS;
+use crate::history::{
+    ClientId, Conn, Death, Ending, Event, Hello, History, Message, MessageId, Received,
+};
+use crate::oracle;
+
+/// A history in the making.
+pub(crate) struct Script {
+    pub(crate) history: History,
+    pub(crate) now: u64,
+    conns: BTreeMap<ClientId, (Conn, Hello)>,
+    next_conn: u32,
+}
+
+/// The names of the promises that it breaks.
+pub(crate) fn breaks(script: &Script) -> Vec<&'static str> {
+    let ledger = Ledger::of(&script.history);
+    let mut names: Vec<_> = oracle::check(&ledger).iter().map(|broken| broken.promise).collect();
+    names.dedup();
+    names
+}
+
+pub(crate) const HELLO: Hello = Hello {
+    version: ProtocolVersion::V5,
+    clean: false,
+    expiry_s: u32::MAX,
+    will: None,
+    window: 100,
+    keep_alive: 0,
+};
+
+impl Script {
+    pub(crate) fn new() -> Self {
+        let mut script =
+            Self { history: History::default(), now: 0, conns: BTreeMap::new(), next_conn: 0 };
+        script.note(Event::Started { wall_ms: WALL_MS });
+        script
+    }
+
+    pub(crate) fn note(&mut self, event: Event) {
+        self.now += 10;
+        self.history.note(self.now, event);
+    }
+
+    pub(crate) fn pass(&mut self, millis: u64) {
+        self.now += millis;
+    }
+
+    /// A new client.
+    pub(crate) fn client(&mut self) -> ClientId {
+        let id = ClientId(u16::try_from(self.history.names.len()).unwrap());
+        self.history.names.push(format!("client-{}", id.0));
+        id
+    }
+
+    /// A new client with a session that stays.
+    pub(crate) fn member(&mut self) -> ClientId {
+        let client = self.client();
+        self.connect(client, HELLO, false);
+        client
+    }
+
+    pub(crate) fn dial(&mut self, client: ClientId, hello: Hello) -> Conn {
+        let conn = Conn(self.next_conn);
+        self.next_conn += 1;
+        self.conns.insert(client, (conn, hello));
+        self.note(Event::Dialed { conn, client, hello });
+        conn
+    }
+
+    pub(crate) fn connect(&mut self, client: ClientId, hello: Hello, present: bool) -> Conn {
+        let conn = self.dial(client, hello);
+        self.note(Event::Accepted { conn, present: Some(present) });
+        conn
+    }
+
+    pub(crate) fn end(&mut self, client: ClientId, how: Ending) {
+        let conn = self.conn(client);
+        self.note(Event::Ended { conn, how });
+    }
+
+    /// The session of before goes on.
+    pub(crate) fn reconnect(&mut self, client: ClientId) {
+        self.connect(client, HELLO, true);
+    }
+
+    /// Its session is thrown away, and the new one ends with its connection.
+    pub(crate) fn guest_of(&mut self, client: ClientId) {
+        self.connect(client, Hello { clean: true, expiry_s: 0, ..HELLO }, false);
+    }
+
+    pub(crate) fn conn(&self, client: ClientId) -> Conn {
+        self.conns[&client].0
+    }
+
+    pub(crate) fn crash(&mut self) {
+        self.note(Event::Died { how: Death::Killed });
+        for client in self.conns.keys().copied().collect::<Vec<_>>() {
+            self.end(client, Ending::Broken);
+        }
+        let wall_ms = WALL_MS + self.now;
+        self.note(Event::Started { wall_ms });
+    }
+
+    pub(crate) fn ask(&mut self, client: ClientId, filter: &str, options: SubscribeOptions) {
+        let conn = self.conn(client);
+        self.note(Event::Subscribed { conn, filter: filter.into(), options });
+    }
+
+    pub(crate) fn granted(&mut self, client: ClientId, filter: &str) {
+        let conn = self.conn(client);
+        self.note(Event::SubAcked { conn, filter: filter.into(), reason: ReasonCode::Success });
+    }
+
+    pub(crate) fn subscribe(&mut self, client: ClientId, filter: &str, qos: QoS) {
+        self.ask(client, filter, SubscribeOptions::with_qos(qos));
+        self.granted(client, filter);
+    }
+
+    pub(crate) fn unsubscribe(&mut self, client: ClientId, filter: &str) {
+        let (conn, filter) = (self.conn(client), filter.to_owned());
+        self.note(Event::Unsubscribed { conn, filter: filter.clone() });
+        self.note(Event::UnsubAcked { conn, filter });
+    }
+
+    pub(crate) fn message(client: ClientId, topic: &str, qos: QoS) -> Message {
+        Message {
+            client,
+            topic: topic.into(),
+            qos,
+            retain: false,
+            clears: false,
+            expiry_s: None,
+            is_will: false,
+            is_probe: false,
+            size: 12,
+        }
+    }
+
+    pub(crate) fn send(&mut self, message: Message) -> MessageId {
+        let conn = self.conn(message.client);
+        let packet_id = message.qos.is_acknowledged().then_some(1);
+        let message = self.history.add_message(message);
+        self.note(Event::Published { conn, message, packet_id, dup: false });
+        message
+    }
+
+    pub(crate) fn publish(&mut self, client: ClientId, topic: &str, qos: QoS) -> MessageId {
+        self.send(Self::message(client, topic, qos))
+    }
+
+    pub(crate) fn retain(&mut self, client: ClientId, topic: &str, clears: bool) -> MessageId {
+        let message = Self::message(client, topic, QoS::AtLeastOnce);
+        self.send(Message { retain: true, clears, ..message })
+    }
+
+    fn answer(&mut self, client: ClientId, message: MessageId, kind: AckKind, reason: ReasonCode) {
+        let conn = self.conn(client);
+        self.note(Event::Answered { conn, message, kind, reason });
+    }
+
+    pub(crate) fn acked(&mut self, client: ClientId, message: MessageId) {
+        self.answer(client, message, AckKind::PubAck, ReasonCode::Success);
+    }
+
+    pub(crate) fn refused(&mut self, client: ClientId, message: MessageId) {
+        self.answer(client, message, AckKind::PubAck, ReasonCode::QuotaExceeded);
+    }
+
+    pub(crate) fn completed(&mut self, client: ClientId, message: MessageId, reason: ReasonCode) {
+        self.answer(client, message, AckKind::PubComp, reason);
+    }
+
+    pub(crate) fn received(&self, message: MessageId, qos: QoS) -> Received {
+        let sent = &self.history.messages[message.0 as usize];
+        Received {
+            message: Some(message),
+            topic: sent.topic.clone(),
+            qos,
+            packet_id: qos.is_acknowledged().then_some(1),
+            dup: false,
+            retain: false,
+            fresh: true,
+            written_ms: self.now,
+            expiry_s: sent.expiry_s,
+            stalled: false,
+        }
+    }
+
+    pub(crate) fn take(&mut self, client: ClientId, received: Received) {
+        let conn = self.conn(client);
+        self.note(Event::Received { conn, received });
+    }
+
+    pub(crate) fn receive(&mut self, client: ClientId, message: MessageId, qos: QoS) {
+        self.take(client, self.received(message, qos));
+    }
+}

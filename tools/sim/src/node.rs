@@ -1,0 +1,225 @@
+//! The broker's machine: one life of the broker after the other over one disk.
+//!
+//! Owns: starts, deaths, and the comparison of live state with the fold of the log at each death.
+//! Does not know: clients.
+
+use std::time::Duration;
+
+use zzq_broker::stepped::{Stepped, SteppedOptions};
+use zzq_broker::{BrokerOptions, StartError};
+use zzq_engine::image::{Sections, Select};
+use zzq_engine::{NoEffects, Record, Shard, State};
+use zzq_lanes::LaneWaker;
+use zzq_types::Lsn;
+use zzq_wal::{Log, Options as LogOptions};
+
+use crate::chance::Chance;
+use crate::clock::SimClock;
+use crate::device::Device;
+use crate::history::Death;
+use crate::plan::Plan;
+
+/// A broker of the simulation.
+pub type Broker = Stepped<zzq_wal::sim_disk::SimDisk, SimClock>;
+
+/// The machine.
+pub struct Node {
+    /// Its disk.
+    pub device: Device,
+    /// Its clocks.
+    pub clock: SimClock,
+    /// Runs, or not.
+    pub broker: Option<Broker>,
+    lanes: u16,
+    group_size: usize,
+    options: BrokerOptions,
+    chance: Chance,
+}
+
+/// What comparing a lane's state with the log gave.
+#[derive(Clone, Debug)]
+pub enum Fold {
+    /// They agree, or differ in this.
+    Compared(Result<(), String>),
+    /// The log that is left does not reach as far as the lane got.
+    Short,
+}
+
+impl Node {
+    /// A machine without a broker.
+    pub fn new(plan: &Plan, clock: SimClock, seed: u64) -> Self {
+        Self {
+            device: Device::new(plan.write_ms, Chance::new(seed, "device")),
+            clock,
+            broker: None,
+            lanes: plan.lanes,
+            group_size: plan.group_size,
+            options: plan.options.clone(),
+            chance: Chance::new(seed, "node"),
+        }
+    }
+
+    /// Starts a broker over what the disk holds.
+    ///
+    /// # Panics
+    /// One runs.
+    pub fn start(&mut self) -> Result<(), StartError> {
+        assert!(self.broker.is_none(), "one broker at a time");
+        let options = SteppedOptions {
+            lanes: self.lanes,
+            broker: self.options.clone(),
+            log: self.log_options(),
+            random: self.chance.draw(),
+        };
+        let disk = self.device.disk.clone();
+        let (device, clock) = (&mut self.device, self.clock.clone());
+        let mut patience = 10_000_u32;
+        let mut wait = |log: &Log<_>| {
+            device.release_some();
+            log.helper_step(clock.reading().boot_ms);
+            patience -= 1;
+            patience > 0 && !device.disk.is_off()
+        };
+        let broker = Stepped::start(disk, options, self.clock.clone(), &mut wait)?;
+        let wakers = broker.wakers();
+        self.device.disk.on_completion(move |_| wakers.iter().for_each(LaneWaker::wake));
+        self.broker = Some(broker);
+        Ok(())
+    }
+
+    /// The broker is gone, and the disk as it is then. What is not stopped in order says how its
+    /// state and its log compare.
+    pub fn die(&mut self, how: Death) -> Vec<Fold> {
+        let folds = self.fold();
+        let stopped = self.broker.take();
+        let disk = match how {
+            Death::PowerCut => {
+                self.clock.boot();
+                self.device.disk.crash(self.chance.draw())
+            }
+            Death::Killed => self.device.disk.restart(),
+            Death::Stopped => {
+                if let Some(broker) = stopped {
+                    // A log that cannot say so is read as one that was killed.
+                    let _ = broker.log().mark_durable();
+                }
+                self.device.disk.restart()
+            }
+        };
+        self.device.replace(disk);
+        folds
+    }
+
+    /// Tells the broker to stop.
+    pub fn stop(&mut self) {
+        if let Some(broker) = &mut self.broker {
+            broker.stop(Duration::from_secs(5));
+        }
+    }
+
+    /// Folds what the log holds, writes in flight included, up to where each lane got.
+    pub fn fold(&mut self) -> Vec<Fold> {
+        let options = self.log_options();
+        let Some(broker) = &self.broker else { return Vec::new() };
+        let lanes = broker.lanes();
+        let applied: Vec<Lsn> = (0..lanes).map(|lane| broker.applied(lane)).collect();
+        let count = u32::try_from(lanes).unwrap_or(u32::MAX);
+        let mut states: Vec<State> =
+            (0..count).map(|lane| State::new(Shard::new(lane, count))).collect();
+        let mut visit = |found: zzq_wal::RecoveredRecord<'_>| {
+            let lsn = Lsn::new(found.lsn.get());
+            let record = Record::decode(found.kind, found.body)?;
+            for (state, applied) in states.iter_mut().zip(&applied) {
+                if lsn <= *applied {
+                    state.apply(lsn, found.time_ms, &record, &mut NoEffects);
+                }
+            }
+            Ok(())
+        };
+        let now = self.clock.reading().wall_ms;
+        let copy = self.device.disk.restart();
+        copy.set_capacity(u64::MAX);
+        let opened = Log::open(copy, options, now, &mut visit);
+        let last = match opened {
+            Ok((_, recovery)) => Lsn::new(recovery.last_lsn.get()),
+            Err(error) if broker.log().is_read_only() => {
+                drop(error);
+                return vec![Fold::Short; lanes];
+            }
+            Err(error) => {
+                let why = format!("the log cannot be read: {error}");
+                return vec![Fold::Compared(Err(why)); lanes];
+            }
+        };
+        (0..lanes)
+            .map(|lane| {
+                if applied[lane] > last {
+                    return Fold::Short;
+                }
+                Fold::Compared(compare(broker.state(lane), &states[lane]))
+            })
+            .collect()
+    }
+
+    /// Small sizes, so that segments roll soon; salts that differ from start to start.
+    fn log_options(&mut self) -> LogOptions {
+        let mut salts = Chance::new(self.chance.draw(), "salts");
+        let salts =
+            move || (u128::from(salts.draw()) << 64 | u128::from(salts.draw())).to_le_bytes();
+        LogOptions {
+            segment_size: 8 * self.group_size as u64,
+            group_size: self.group_size,
+            chunk_size: self.group_size / 8,
+            part_size: 8192,
+            ..LogOptions::new(Box::new(salts))
+        }
+    }
+}
+
+/// What a log cannot know is left out: sessions that it never saw.
+fn compare(live: &State, folded: &State) -> Result<(), String> {
+    let (live, folded) =
+        (Sections::of(live, Select::Persistent), Sections::of(folded, Select::Persistent));
+    if live == folded {
+        return Ok(());
+    }
+    let mut differ = Vec::new();
+    for section in zzq_engine::image::Section::ALL {
+        let entries = |sections: &Sections| {
+            let entries = sections.entries(section).filter_map(Result::ok);
+            entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>()
+        };
+        let (live, folded) = (entries(&live), entries(&folded));
+        for one in live.iter().filter(|one| !folded.contains(one)).take(2) {
+            differ.push(format!("{section:?} live {:x?} = {:x?}", one.0, one.1));
+        }
+        for one in folded.iter().filter(|one| !live.contains(one)).take(2) {
+            differ.push(format!("{section:?} folded {:x?} = {:x?}", one.0, one.1));
+        }
+    }
+    Err(differ.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use zzq_engine::SessionNumber;
+    use zzq_engine::record::Connect;
+
+    use super::*;
+
+    fn state(expiry_s: u32) -> State {
+        let mut state = State::new(Shard::new(0, 1));
+        let session = SessionNumber::FIRST;
+        let connect =
+            Connect { session, client: "c", expiry_s, window: 9, joins: None, will: None };
+        state.apply(Lsn::new(1), 0, &Record::Connect(connect), &mut NoEffects);
+        state
+    }
+
+    #[test]
+    fn states_that_differ_are_told_apart() {
+        assert_eq!(compare(&state(7), &state(7)), Ok(()));
+        let why = compare(&state(7), &state(8)).unwrap_err();
+        assert!(why.contains("Sessions live") && why.contains("Sessions folded"), "{why}");
+    }
+}

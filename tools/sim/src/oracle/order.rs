@@ -1,0 +1,96 @@
+//! Messages of one publisher to one topic at one QoS come in the order in which they were sent.
+//!
+//! Allowed: repeats (MQTT-4.6.0-1: the first of each counts), any order through shared groups
+//! (MQTT5-4.6.0-5 speaks of subscriptions that are not shared), retained messages and wills, which
+//! nobody sent in between; a message that was sent again, if its first copy may have expired on its
+//! way (MQTT5-3.3.2-5) or came before the subscription.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Broken, Promise, Subject};
+use crate::history::MessageId;
+use crate::ledger::{Ledger, SessionFacts};
+
+pub(super) const PROMISE: Promise = Promise {
+    name: "order",
+    says: "what one client publishes to one topic at one QoS comes in its order",
+    check,
+};
+
+fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
+    for session in &ledger.sessions {
+        let mut latest = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        for (_, _, received) in &session.received {
+            let Some(id) = received.message else { continue };
+            let message = ledger.message(id);
+            let is_shared = |sub: &crate::ledger::SubFacts| {
+                sub.group().is_some() && sub.matches(&message.topic)
+            };
+            if received.retain || message.is_will || session.subs.iter().any(is_shared) {
+                continue;
+            }
+            if !seen.insert((id, received.qos)) {
+                continue;
+            }
+            let key = (message.client, &message.topic, message.qos, received.qos);
+            let before = latest.entry(key).or_insert(id);
+            if *before > id && !may_lack_a_copy(ledger, session, id) {
+                let what = format!(
+                    "{} got {id:?} of {} behind {before:?}",
+                    ledger.name(session.client),
+                    ledger.name(message.client)
+                );
+                let about = [
+                    Subject::Message(id),
+                    Subject::Message(*before),
+                    Subject::Client(session.client),
+                ];
+                broken.push(Broken::new(PROMISE, what, &about));
+            }
+            *before = (*before).max(id);
+        }
+    }
+}
+
+/// The copy that came may be a later one than that which kept the order.
+fn may_lack_a_copy(ledger: &Ledger<'_>, session: &SessionFacts, id: MessageId) -> bool {
+    let (message, facts) = (ledger.message(id), ledger.facts(id));
+    let Some(sent) = facts.sent.filter(|_| facts.sent != facts.sent_last) else { return false };
+    let mut subs = session.subs.iter().filter(|sub| sub.matches(&message.topic));
+    message.expiry_s.is_some() || !subs.any(|sub| sub.holds(sent, sent))
+}
+
+#[cfg(test)]
+mod tests {
+    use zzq_types::QoS::AtLeastOnce;
+
+    use crate::ledger::script::{Script, breaks};
+
+    #[test]
+    fn messages_that_overtake_each_other() {
+        for (order, is_broken) in
+            [([0, 1, 0, 1], false), ([0, 1, 1, 0], false), ([1, 0, 1, 1], true)]
+        {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "a/1", AtLeastOnce);
+            let sent = [(); 2].map(|()| script.publish(writer, "a/1", AtLeastOnce));
+            for at in order {
+                script.receive(reader, sent[at], AtLeastOnce);
+            }
+            assert_eq!(breaks(&script) == ["order"], is_broken, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn groups_have_no_order() {
+        let mut script = Script::new();
+        let (reader, writer) = (script.member(), script.member());
+        script.subscribe(reader, "$share/g/a/1", AtLeastOnce);
+        let sent = [(); 2].map(|()| script.publish(writer, "a/1", AtLeastOnce));
+        script.receive(reader, sent[1], AtLeastOnce);
+        script.receive(reader, sent[0], AtLeastOnce);
+        assert_eq!(breaks(&script), [""; 0]);
+    }
+}

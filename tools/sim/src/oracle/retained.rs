@@ -1,0 +1,154 @@
+//! What a new subscription is sent as retained is the last committed write.
+//!
+//! A write is certain from its acknowledgement on; one that was not acknowledged may come at any
+//! time. What a subscription is sent was the last write at some moment behind its SUBSCRIBE.
+//! Allowed: none, when the last may be one that takes it away or has expired.
+
+use super::{Broken, Promise, Subject};
+use crate::history::MessageId;
+use crate::ledger::{At, Ledger, SessionFacts, SubFacts};
+
+pub(super) const PROMISE: Promise = Promise {
+    name: "retained",
+    says: "a new subscription is sent the retained message that was written last",
+    check,
+};
+
+fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
+    let writes: Vec<MessageId> = ledger
+        .ids()
+        .filter(|id| ledger.message(*id).retain && ledger.facts(*id).sent.is_some())
+        .collect();
+    for session in &ledger.sessions {
+        for (at, _, received) in session.received.iter().filter(|(.., one)| one.retain) {
+            let Some(id) = received.message else { continue };
+            // With this option RETAIN says nothing about where it came from.
+            let topic = &ledger.message(id).topic;
+            let forwards = |sub: &SubFacts| sub.options.retain_as_published && sub.matches(topic);
+            if !session.subs.iter().any(forwards)
+                && let Some(by) = is_stale(ledger, &writes, session, id, *at)
+            {
+                let what = format!(
+                    "{} was sent {id:?} as retained, which {by:?} had replaced",
+                    ledger.name(session.client)
+                );
+                let about =
+                    [Subject::Message(id), Subject::Message(by), Subject::Client(session.client)];
+                broken.push(Broken::new(PROMISE, what, &about));
+            }
+        }
+        check_absent(ledger, &writes, session, broken);
+    }
+}
+
+/// A write that had replaced `id` before any SUBSCRIBE that it may have been sent for.
+fn is_stale(
+    ledger: &Ledger<'_>,
+    writes: &[MessageId],
+    session: &SessionFacts,
+    id: MessageId,
+    received: At,
+) -> Option<MessageId> {
+    let topic = &ledger.message(id).topic;
+    let asked = session.subs.iter().filter(|sub| sub.sent < received && sub.matches(topic));
+    // It may have been sent for any of them, and the earliest excuses the most.
+    let first = asked.map(|sub| sub.sent).min()?;
+    let over = ledger.facts(id).acked?;
+    writes.iter().copied().find(|by| {
+        let facts = ledger.facts(*by);
+        ledger.message(*by).topic == *topic
+            && facts.sent.is_some_and(|sent| sent > over)
+            && facts.acked.is_some_and(|acked| acked < first)
+    })
+}
+
+/// When nothing goes wrong any more, whoever subscribes is sent what must be there.
+fn check_absent(
+    ledger: &Ledger<'_>,
+    writes: &[MessageId],
+    session: &SessionFacts,
+    broken: &mut Vec<Broken>,
+) {
+    let Some(healed) = ledger.healed else { return };
+    let asked = session.subs.iter().filter(|sub| sub.sent > healed && sub.acked.is_some());
+    for sub in asked.filter(|sub| sub.group().is_none()) {
+        let got = |topic: &str| {
+            let mut received = session.received.iter().filter(|(at, ..)| *at > sub.sent);
+            received.any(|(.., one)| one.retain && one.topic == topic)
+        };
+        for id in writes.iter().copied().filter(|id| must_be_there(ledger, writes, *id, sub.sent)) {
+            let topic = &ledger.message(id).topic;
+            if sub.matches(topic) && !got(topic) {
+                let what = format!(
+                    "{} was sent nothing retained for {topic}, where {id:?} or a later one is",
+                    ledger.name(session.client)
+                );
+                let about = [Subject::Message(id), Subject::Client(session.client)];
+                broken.push(Broken::new(PROMISE, what, &about));
+            }
+        }
+    }
+}
+
+/// Whether it, or a later one, is there for certain.
+fn must_be_there(ledger: &Ledger<'_>, writes: &[MessageId], id: MessageId, asked: At) -> bool {
+    let (message, facts) = (ledger.message(id), ledger.facts(id));
+    let (Some(sent), Some(answered)) = (facts.sent, facts.acked) else { return false };
+    let takes_away =
+        |id: &MessageId| ledger.message(*id).clears || ledger.message(*id).expiry_s.is_some();
+    let is_before = |by: &MessageId| ledger.facts(*by).acked.is_some_and(|acked| acked < sent);
+    let mut others = writes.iter().filter(|by| ledger.message(**by).topic == message.topic);
+    answered < asked
+        && !takes_away(&id)
+        && others.all(|by| *by == id || !takes_away(by) || is_before(by))
+}
+
+#[cfg(test)]
+mod tests {
+    use zzq_types::QoS::AtLeastOnce;
+
+    use super::*;
+    use crate::history::{ClientId, Event, Received};
+    use crate::ledger::script::{Script, breaks};
+
+    fn sent(script: &mut Script, reader: ClientId, message: MessageId) {
+        let received = Received { retain: true, ..script.received(message, AtLeastOnce) };
+        script.take(reader, received);
+    }
+
+    #[test]
+    fn a_message_that_was_replaced_before() {
+        let mut script = Script::new();
+        let (reader, writer) = (script.member(), script.member());
+        let old = script.retain(writer, "a/1", false);
+        script.acked(writer, old);
+        let new = script.retain(writer, "a/1", false);
+        script.ask(reader, "a/1", zzq_types::SubscribeOptions::with_qos(AtLeastOnce));
+        script.acked(writer, new);
+        script.granted(reader, "a/1");
+        sent(&mut script, reader, old);
+        assert_eq!(breaks(&script), [""; 0], "it was written meanwhile");
+        let late = script.member();
+        script.subscribe(late, "a/1", AtLeastOnce);
+        sent(&mut script, late, old);
+        assert_eq!(breaks(&script), ["retained"]);
+    }
+
+    #[test]
+    fn a_message_that_is_not_there_at_the_end() {
+        for clears in [false, true] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            let message = script.retain(writer, "a/1", false);
+            script.acked(writer, message);
+            if clears {
+                script.retain(writer, "a/1", true);
+            }
+            script.note(Event::Healed);
+            script.subscribe(reader, "#", AtLeastOnce);
+            assert_eq!(breaks(&script) == ["retained"], !clears);
+            sent(&mut script, reader, message);
+            assert_eq!(breaks(&script), [""; 0]);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! One seed from its plan to its verdict.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::coverage::Coverage;
+use crate::history::{Conn, Entry, Event, History, MessageId};
+use crate::ledger::Ledger;
+use crate::oracle::{self, Broken, Subject};
+use crate::plan::Plan;
+use crate::world::World;
+
+/// What became of a seed.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Which.
+    pub seed: u64,
+    /// Every promise that it broke; none: it is clean.
+    pub broken: Vec<Broken>,
+    /// The last events that concern the first of them, in words.
+    pub events: Vec<String>,
+    /// What it reached.
+    pub coverage: Coverage,
+    /// How often a broker started.
+    pub lives: u64,
+    /// Of everything that happened.
+    pub hash: u64,
+}
+
+/// Events that a failure shows.
+const EVENTS_MAX: usize = 40;
+
+/// Runs a seed and holds every promise against it.
+pub fn run(seed: u64, lanes: Option<u16>) -> Verdict {
+    let play = || World::new(seed, Plan::new(seed, lanes)).run();
+    let outcome = match catch_unwind(AssertUnwindSafe(play)) {
+        Ok(outcome) => outcome,
+        Err(panic) => return panicked(seed, &*panic),
+    };
+    let mut coverage = outcome.coverage;
+    let history = outcome.history;
+    note_reached(&history, &mut coverage);
+    let ledger = Ledger::of(&history);
+    let broken = oracle::check(&ledger);
+    let events = broken.first().map_or_else(Vec::new, |first| concerned(&ledger, first));
+    Verdict { seed, broken, events, coverage, lives: outcome.lives, hash: history.hash() }
+}
+
+/// Everything that happened in a seed, in words.
+pub fn trace(seed: u64, lanes: Option<u16>) -> Vec<String> {
+    let outcome = World::new(seed, Plan::new(seed, lanes)).run();
+    outcome.history.entries.iter().map(show).collect()
+}
+
+/// An invariant of the product, or of the simulator, was broken.
+fn panicked(seed: u64, panic: &(dyn Any + Send)) -> Verdict {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+    let broken = Broken { promise: "invariants", what: text.into(), about: Vec::new() };
+    Verdict {
+        seed,
+        broken: vec![broken],
+        events: Vec::new(),
+        coverage: Coverage::default(),
+        lives: 0,
+        hash: 0,
+    }
+}
+
+/// What can be seen only from what happened.
+fn note_reached(history: &History, coverage: &mut Coverage) {
+    for entry in &history.entries {
+        let Event::Received { received, .. } = &entry.event else { continue };
+        let message = received.message.and_then(|id| history.message(id));
+        if received.retain {
+            coverage.hit("retained answered");
+        }
+        if message.is_some_and(|message| message.is_will) {
+            coverage.hit("will delivered");
+        }
+        if message.is_some_and(|message| message.expiry_s.is_some()) {
+            coverage.hit("expiring message delivered");
+        }
+    }
+}
+
+fn show(entry: &Entry) -> String {
+    format!("{:>8} ms  {:?}", entry.at_ms, entry.event)
+}
+
+/// The last events about the same messages and clients, and those of the broker.
+fn concerned(ledger: &Ledger<'_>, broken: &Broken) -> Vec<String> {
+    let has_messages = broken.about.iter().any(|one| matches!(one, Subject::Message(_)));
+    let entries = ledger.history.entries.iter().filter(|entry| {
+        let Touches { conn, message, is_broker } = touches(&entry.event);
+        let client = conn.and_then(|conn| ledger.conns.get(&conn)).map(|facts| facts.client);
+        let named = |subject: &Subject| match subject {
+            Subject::Message(id) => message == Some(*id),
+            // Messages of the client that it is not about would hide the rest.
+            Subject::Client(id) => client == Some(*id) && (message.is_none() || !has_messages),
+        };
+        is_broker || broken.about.is_empty() || broken.about.iter().any(named)
+    });
+    let shown: Vec<String> = entries.map(show).collect();
+    shown[shown.len().saturating_sub(EVENTS_MAX)..].to_vec()
+}
+
+#[derive(Default)]
+struct Touches {
+    conn: Option<Conn>,
+    message: Option<MessageId>,
+    is_broker: bool,
+}
+
+fn touches(event: &Event) -> Touches {
+    let of = |conn: &Conn| Touches { conn: Some(*conn), ..Touches::default() };
+    match event {
+        Event::Started { .. }
+        | Event::Died { .. }
+        | Event::NotStarted { .. }
+        | Event::WallSet { .. }
+        | Event::Healed
+        | Event::Folded { outcome: Err(_), .. } => {
+            Touches { is_broker: true, ..Touches::default() }
+        }
+        Event::Dialed { conn, hello, .. } => {
+            Touches { message: hello.will.map(|(will, _)| will), ..of(conn) }
+        }
+        Event::Published { conn, message, .. }
+        | Event::Released { conn, message, .. }
+        | Event::Answered { conn, message, .. } => Touches { message: Some(*message), ..of(conn) },
+        Event::Received { conn, received } => Touches { message: received.message, ..of(conn) },
+        Event::Forgotten { message } => Touches { message: Some(*message), ..Touches::default() },
+        Event::Accepted { conn, .. }
+        | Event::Refused { conn, .. }
+        | Event::Cut { conn }
+        | Event::Ended { conn, .. }
+        | Event::Left { conn, .. }
+        | Event::Subscribed { conn, .. }
+        | Event::SubAcked { conn, .. }
+        | Event::Unsubscribed { conn, .. }
+        | Event::UnsubAcked { conn, .. }
+        | Event::Took { conn, .. }
+        | Event::Freed { conn, .. }
+        | Event::Unfit { conn, .. } => of(conn),
+        Event::Folded { .. } | Event::Waits { .. } => Touches::default(),
+    }
+}

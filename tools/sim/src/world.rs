@@ -1,0 +1,395 @@
+//! One seed: a broker, its disk, its network and its clients in one thread. Chance says who goes
+//! next, time goes on when nobody wants to, and everything that happens is noted.
+//!
+//! Owns: the order of things, the faults, the two phases: first everything goes wrong, then nothing
+//! does, and all must heal and be served.
+
+mod faults;
+mod heal;
+
+use std::collections::BTreeMap;
+
+use zzq_lanes::driver::Rest;
+
+use crate::chance::Chance;
+use crate::client::{Act, Client, Desk};
+use crate::clock::SimClock;
+use crate::coverage::Coverage;
+use crate::history::{ClientId, Conn, Death, Event, History};
+use crate::network::{Arrival, Network, Toward, Weather};
+use crate::node::{Broker, Fold, Node};
+use crate::plan::{Faults, Plan};
+
+/// See the file.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one run")]
+pub struct World {
+    plan: Plan,
+    seed: u64,
+    clock: SimClock,
+    node: Node,
+    network: Network,
+    clients: Vec<Client>,
+    /// The client at the other end of each connection that somebody still sends on.
+    conns: BTreeMap<Conn, usize>,
+    next_conn: u32,
+    history: History,
+    coverage: Coverage,
+    order: Chance,
+    chance: Chance,
+    faults: Faults,
+    /// Client operations that the faults have seen.
+    counted: u64,
+    calm: bool,
+    /// Where something may be to be done.
+    helper_waits: bool,
+    reader_waits: bool,
+    stopping: bool,
+    /// A death that comes in so many steps.
+    dies_in: Option<(u64, Death)>,
+    start_at: u64,
+    /// The power may go with some operation to come.
+    power_counts: bool,
+    /// Somebody has told the disk to fail.
+    disk_may_fail: bool,
+    space_comes_at: Option<u64>,
+    told_read_only: bool,
+    steps: u64,
+    lives: u64,
+}
+
+/// What a run has left.
+pub struct Outcome {
+    /// All that happened.
+    pub history: History,
+    /// What it reached.
+    pub coverage: Coverage,
+    /// How often a broker started.
+    pub lives: u64,
+    /// Steps of the executor.
+    pub steps: u64,
+}
+
+/// Who can go next.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    Lane(usize),
+    Helper,
+    Reader,
+    Write(u64),
+    Deliver(Conn, Toward),
+    Client(usize),
+    Start,
+}
+
+/// Steps before a run counts as one that never ends.
+const STEPS_MAX: u64 = 4_000_000;
+
+impl World {
+    /// The world of a seed before anything has happened.
+    pub fn new(seed: u64, plan: Plan) -> Self {
+        let clock = SimClock::default();
+        clock.set_drift(plan.drift);
+        let mut coverage = Coverage::default();
+        if plan.drift != 0 {
+            coverage.hit("clock drift");
+        }
+        coverage.hit(match plan.lanes {
+            1 => "lanes 1",
+            2 => "lanes 2",
+            _ => "lanes 3",
+        });
+        let mut history = History::default();
+        let clients = plan.clients.iter().zip(0_u16..).map(|(plan, at)| {
+            let name = format!("client-{at}");
+            history.names.push(name.clone());
+            Client::new(ClientId(at), name, plan.clone(), seed)
+        });
+        let clients = clients.collect();
+        Self {
+            node: Node::new(&plan, clock.clone(), seed),
+            network: Network::new(plan.weather, Chance::new(seed, "network")),
+            faults: plan.faults,
+            plan,
+            seed,
+            clock,
+            clients,
+            conns: BTreeMap::new(),
+            next_conn: 0,
+            history,
+            coverage,
+            order: Chance::new(seed, "order"),
+            chance: Chance::new(seed, "faults"),
+            counted: 0,
+            calm: false,
+            helper_waits: false,
+            reader_waits: false,
+            stopping: false,
+            dies_in: None,
+            start_at: 0,
+            power_counts: false,
+            disk_may_fail: false,
+            space_comes_at: None,
+            told_read_only: false,
+            steps: 0,
+            lives: 0,
+        }
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Outcome {
+        while self.coverage.operations() < self.plan.operations && !self.is_broken() {
+            self.step();
+        }
+        self.heal();
+        let Self { history, coverage, lives, steps, .. } = self;
+        Outcome { history, coverage, lives, steps }
+    }
+
+    /// The broker does not start any more, for no reason that it should have.
+    fn is_broken(&self) -> bool {
+        let last = self.history.entries.last();
+        let ends_so = last.is_some_and(|last| matches!(last.event, Event::NotStarted { .. }));
+        assert!(self.steps < STEPS_MAX, "the run never ends");
+        ends_so
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    fn note(&mut self, event: Event) {
+        self.history.note(self.clock.now(), event);
+    }
+
+    /// One of those who can goes on; if nobody can, time does.
+    fn step(&mut self) {
+        self.steps += 1;
+        let now = self.now();
+        self.node.device.look(now, &mut self.coverage);
+        let choices = self.choices(now);
+        let slow = self.order.once_in(25);
+        if choices.is_empty() || slow {
+            return self.advance(if slow { Some(now + 1) } else { None });
+        }
+        match *self.order.pick(&choices) {
+            Choice::Lane(lane) => self.turn(lane),
+            Choice::Helper => self.helper_waits = self.with_broker(Broker::helper_step),
+            Choice::Reader => {
+                self.reader_waits = self.with_broker(Broker::reader_step);
+                if self.reader_waits {
+                    self.coverage.hit("queue read back");
+                }
+            }
+            Choice::Write(token) => self.complete(token),
+            Choice::Deliver(conn, toward) => self.deliver(conn, toward),
+            Choice::Client(at) => self.act(at),
+            Choice::Start => self.start(),
+        }
+        self.strike();
+    }
+
+    fn choices(&mut self, now: u64) -> Vec<Choice> {
+        let mut choices = Vec::new();
+        if let Some(broker) = &mut self.node.broker {
+            let lanes = (0..broker.lanes()).filter(|lane| broker.rest(*lane) == Rest::Now);
+            choices.extend(lanes.flat_map(|lane| [Choice::Lane(lane); 2]));
+            choices.extend(self.helper_waits.then_some(Choice::Helper));
+            choices.extend(self.reader_waits.then_some(Choice::Reader));
+        } else if self.start_at <= now {
+            choices.push(Choice::Start);
+        }
+        choices.extend(self.node.device.due(now).into_iter().map(Choice::Write));
+        let due = self.network.due(now).into_iter();
+        choices.extend(due.map(|(conn, toward)| Choice::Deliver(conn, toward)));
+        let due = self.clients.iter().enumerate().filter(|(_, client)| client.next_at() <= now);
+        choices.extend(due.map(|(at, _)| Choice::Client(at)));
+        choices
+    }
+
+    /// Time goes on to `to`, or to the next thing that is due.
+    fn advance(&mut self, to: Option<u64>) {
+        let now = self.now();
+        let mut due: Vec<u64> = self.clients.iter().map(Client::next_at).collect();
+        due.extend(self.network.next_due());
+        due.extend(self.node.device.next_due());
+        due.extend(self.space_comes_at);
+        match &mut self.node.broker {
+            None => due.push(self.start_at),
+            Some(broker) => {
+                let booted = now - self.clock.reading().boot_ms;
+                let rests = (0..broker.lanes()).filter_map(|lane| match broker.rest(lane) {
+                    Rest::Until(at) => Some(at.0 + booted),
+                    Rest::Now | Rest::Forever => None,
+                });
+                due.extend(rests);
+            }
+        }
+        let next = due.into_iter().filter(|due| *due > now).min().unwrap_or(now + 1);
+        // The helper marks a log that rests: its time is not told.
+        let next = next.min(now + 50);
+        self.clock.advance_to(to.unwrap_or(next));
+        self.helper_waits = true;
+        if self.space_comes_at.is_some_and(|at| at <= self.now()) {
+            self.space_comes_at = None;
+            self.node.device.heal();
+        }
+    }
+
+    fn with_broker(&mut self, what: impl FnOnce(&mut Broker) -> bool) -> bool {
+        self.node.broker.as_mut().is_some_and(what)
+    }
+
+    fn turn(&mut self, lane: usize) {
+        self.with_broker(|broker| broker.turn(lane));
+        self.helper_waits = true;
+        self.reader_waits = true;
+        self.network.pull(self.clock.now());
+        if self.stopping && self.with_broker(|broker| broker.is_stopped()) {
+            self.coverage.hit("stop in good order");
+            self.die(Death::Stopped);
+        }
+    }
+
+    fn complete(&mut self, token: u64) {
+        let fails = !self.calm && self.chance.once_in(self.faults.write_fails * 2);
+        let fault = fails.then(|| self.node.device.draw_fault());
+        if fails {
+            self.coverage.hit("disk write fails");
+            self.disk_may_fail = true;
+        }
+        self.node.device.release(token, fault, &mut self.coverage);
+        self.helper_waits = true;
+    }
+
+    fn deliver(&mut self, conn: Conn, toward: Toward) {
+        let arrival = self.network.deliver(conn, toward);
+        let (Some(arrival), Some(&at)) = (arrival, self.conns.get(&conn)) else { return };
+        let (client, desk) = self.client(at);
+        match arrival {
+            Arrival::Bytes(bytes, written_ms, stalled) => {
+                if stalled {
+                    desk.coverage.hit("net stalled receiver");
+                }
+                client.arrive(&mut { desk }, &bytes, written_ms, stalled);
+            }
+            Arrival::End(how) => {
+                client.ended(&mut { desk }, how);
+                self.conns.remove(&conn);
+            }
+        }
+        self.send(at);
+    }
+
+    fn client(&mut self, at: usize) -> (&mut Client, Desk<'_>) {
+        let desk = Desk {
+            history: &mut self.history,
+            coverage: &mut self.coverage,
+            now: self.clock.now(),
+            calm: self.calm,
+        };
+        (&mut self.clients[at], desk)
+    }
+
+    fn act(&mut self, at: usize) {
+        let now = self.now();
+        if let Some(old) = self.clients[at].waits_for() {
+            if !self.network.is_over(old) {
+                self.clients[at].rest_until(now + 20);
+                return;
+            }
+            self.clients[at].waited();
+        }
+        let (client, mut desk) = self.client(at);
+        let act = client.act(&mut desk);
+        // What it said before comes first.
+        self.send(at);
+        match act {
+            Act::Nothing => {}
+            Act::Dial => self.dial(at),
+            Act::TakeOver(old) => {
+                let after = self.chance.within(0, 5000);
+                self.network.leave(old, now, after);
+                self.conns.remove(&old);
+                self.dial(at);
+            }
+            Act::Finish(conn) => self.network.finish(conn, now),
+            Act::Abandon(conn) => {
+                let after = if self.calm { 0 } else { self.chance.within(0, 6000) };
+                self.network.abandon(conn, now, after);
+                self.conns.remove(&conn);
+            }
+            Act::Deafen(conn, millis) => self.network.deafen(conn, now + millis),
+        }
+        self.count();
+    }
+
+    fn dial(&mut self, at: usize) {
+        let now = self.now();
+        let accepts = self.node.broker.is_some() && !self.stopping;
+        let Some(broker) = self.node.broker.as_mut().filter(|_| accepts) else {
+            let pause = self.chance.within(20, 500);
+            self.clients[at].rest_until(now + pause);
+            return;
+        };
+        let lane = self.order.index(broker.lanes());
+        let conn = Conn(self.next_conn);
+        self.next_conn += 1;
+        self.network.open(conn, broker.connect(lane));
+        self.conns.insert(conn, at);
+        let (client, mut desk) = self.client(at);
+        client.dial(&mut desk, conn);
+        self.send(at);
+    }
+
+    /// What a client has said goes to its connection.
+    fn send(&mut self, at: usize) {
+        let output = self.clients[at].take_output();
+        if let Some(conn) = self.clients[at].conn()
+            && !output.is_empty()
+        {
+            self.network.send(conn, &output, self.clock.now());
+        }
+    }
+
+    fn die(&mut self, how: Death) {
+        let now = self.now();
+        if self.node.device.in_flight() > 0 && how != Death::Stopped {
+            self.coverage.hit("crash with writes in flight");
+        }
+        match how {
+            Death::Killed => self.coverage.hit("crash kill"),
+            Death::PowerCut => self.coverage.hit("crash power cut"),
+            Death::Stopped => {}
+        }
+        let folds = self.node.die(how);
+        self.note_folds(folds);
+        self.note(Event::Died { how });
+        let all_lost = how == Death::PowerCut && self.chance.once_in(2);
+        self.network.broker_died(now, all_lost);
+        (self.stopping, self.power_counts, self.dies_in) = (false, false, None);
+        self.told_read_only = false;
+        self.start_at = now + if self.calm { 1 } else { self.chance.within(1, 3000) };
+    }
+
+    fn note_folds(&mut self, folds: Vec<Fold>) {
+        for (lane, fold) in folds.into_iter().enumerate() {
+            match fold {
+                Fold::Short => self.coverage.hit("fold not comparable"),
+                Fold::Compared(outcome) => {
+                    self.coverage.hit("fold compared");
+                    self.note(Event::Folded { lane, outcome });
+                }
+            }
+        }
+    }
+
+    /// A cut of a connection that its client still uses.
+    fn note_cut(&mut self, conn: Conn) {
+        if self.conns.contains_key(&conn) {
+            self.note(Event::Cut { conn });
+        }
+    }
+}
+
+/// The network while everything heals.
+const CALM: Weather = Weather::CALM;

@@ -1,0 +1,143 @@
+//! What goes wrong, and when.
+
+use zzq_broker::StartError;
+
+use super::World;
+use crate::history::{Death, Event};
+
+impl World {
+    /// Client operations bring faults, each kind by its own chance. A crash comes some steps later,
+    /// so that it can come between any two.
+    pub(super) fn count(&mut self) {
+        let operations = self.coverage.operations();
+        while self.counted < operations {
+            self.counted += 1;
+            if !self.calm {
+                self.roll();
+            }
+        }
+    }
+
+    fn roll(&mut self) {
+        let faults = self.faults;
+        let now = self.now();
+        for (once_in, how) in [(faults.kill, Death::Killed), (faults.power_cut, Death::PowerCut)] {
+            if self.chance.once_in(once_in) && self.dies_in.is_none() {
+                self.dies_in = Some((self.chance.below(80), how));
+            }
+        }
+        if self.chance.once_in(faults.power_cut_at_operation) && self.node.broker.is_some() {
+            self.node.device.disk.cut_power(self.chance.within(1, 30));
+            self.power_counts = true;
+        }
+        if self.chance.once_in(faults.stop) && self.node.broker.is_some() {
+            self.stopping = true;
+            self.node.stop();
+        }
+        if self.chance.once_in(faults.cut) {
+            self.cut_something();
+        }
+        if self.chance.once_in(faults.step_fails) {
+            self.coverage.hit("disk step fails");
+            self.disk_may_fail = true;
+            self.node.device.fail_a_step();
+        }
+        if self.chance.once_in(faults.disk_full) && self.space_comes_at.is_none() {
+            self.coverage.hit("disk full");
+            self.disk_may_fail = true;
+            self.node.device.fill();
+            self.space_comes_at = Some(now + self.chance.within(500, 8000));
+        }
+        if self.chance.once_in(faults.clock_step) {
+            self.step_clock();
+        }
+    }
+
+    fn cut_something(&mut self) {
+        let uncut = self.network.uncut();
+        if uncut.is_empty() {
+            return;
+        }
+        let conn = *self.chance.pick(&uncut);
+        let now = self.now();
+        let mut told = |kind, coverage: &mut crate::coverage::Coverage| {
+            let never = self.chance.once_in(4);
+            if never {
+                coverage.hit(kind);
+            }
+            (!never).then(|| self.chance.within(0, 3000))
+        };
+        self.coverage.hit("net cut");
+        let broker = told("net half-open for the broker", &mut self.coverage);
+        let client = told("net half-open for the client", &mut self.coverage);
+        self.network.cut(conn, now, broker, client);
+        self.note_cut(conn);
+    }
+
+    fn step_clock(&mut self) {
+        let by = i64::try_from(self.chance.within(1000, 3_600_000)).unwrap_or(0);
+        let by_ms = if self.chance.once_in(2) { by } else { -by };
+        self.coverage.hit(if by_ms > 0 { "clock step forward" } else { "clock step back" });
+        self.clock.set_wall(by_ms);
+        self.note(Event::WallSet { by_ms });
+    }
+
+    /// What comes whoever went last.
+    pub(super) fn strike(&mut self) {
+        if self.node.device.disk.is_off() && self.node.broker.is_some() {
+            self.coverage.hit("crash at an operation of the disk");
+            self.die(Death::PowerCut);
+            return;
+        }
+        if let Some((steps, how)) = self.dies_in {
+            if self.node.broker.is_none() {
+                self.dies_in = None;
+            } else if steps == 0 {
+                self.die(how);
+            } else {
+                self.dies_in = Some((steps - 1, how));
+            }
+        }
+        let read_only = self.node.broker.as_ref().is_some_and(|broker| broker.log().is_read_only());
+        if read_only && !self.told_read_only && self.dies_in.is_none() {
+            // Whoever runs the broker sees it and starts it again.
+            self.told_read_only = true;
+            self.coverage.hit("log read-only");
+            self.dies_in = Some((self.chance.within(1, 2000), Death::Killed));
+        }
+    }
+
+    pub(super) fn start(&mut self) {
+        if !self.calm && self.chance.once_in(self.faults.in_recovery) {
+            self.node.device.disk.cut_power(self.chance.within(1, 12));
+            self.power_counts = true;
+        }
+        let started = self.node.start();
+        let now = self.now();
+        match started {
+            Ok(()) => {
+                self.lives += 1;
+                let wall_ms = self.clock.reading().wall_ms;
+                self.note(Event::Started { wall_ms });
+                self.helper_waits = true;
+                self.reader_waits = true;
+            }
+            Err(_) if self.node.device.disk.is_off() => {
+                self.coverage.hit("crash in recovery");
+                self.node.die(Death::PowerCut);
+                self.power_counts = false;
+                self.start_at = now + self.chance.within(1, 500);
+            }
+            Err(StartError::Store { .. } | StartError::Lanes(_)) if self.disk_may_fail => {
+                self.coverage.hit("start fails on a fault");
+                self.node.device.heal();
+                self.space_comes_at = None;
+                self.disk_may_fail = false;
+                // The process has ended, with what it had begun to write.
+                self.node.die(Death::Killed);
+                self.start_at = now + self.chance.within(1, 500);
+            }
+            Err(error) => self.note(Event::NotStarted { why: error.to_string() }),
+        }
+    }
+}

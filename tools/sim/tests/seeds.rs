@@ -1,0 +1,31 @@
+//! Fixed seeds, short: every change runs them. `.ci/run` runs many more, and fresh ones.
+
+use zzq_sim::ledger::Ledger;
+use zzq_sim::oracle;
+use zzq_sim::plan::Plan;
+use zzq_sim::world::{Outcome, World};
+
+/// A short run of a seed: fewer operations, so more faults for each of them.
+fn short(seed: u64) -> Outcome {
+    let mut plan = Plan::new(seed, None);
+    plan.operations = 80;
+    plan.faults.kill = 30;
+    World::new(seed, plan).run()
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let hashes = [7, 7, 9].map(|seed| short(seed).history.hash());
+    assert_eq!(hashes[0], hashes[1]);
+    assert_ne!(hashes[0], hashes[2]);
+}
+
+#[test]
+fn fixed_seeds_keep_every_promise() {
+    for seed in 0..4 {
+        let outcome = short(seed);
+        let broken = oracle::check(&Ledger::of(&outcome.history));
+        assert_eq!(broken, [], "seed {seed}");
+        assert!(outcome.coverage.operations() >= 80, "seed {seed}");
+    }
+}
