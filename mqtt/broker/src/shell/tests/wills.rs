@@ -4,8 +4,8 @@ use zzq_types::QoS::{AtLeastOnce, AtMostOnce};
 
 use super::harness::*;
 
-/// Found by the simulator: a queue was full for the older of two wills of one session. The record of
-/// the younger one took the older one away, which was never published, and the younger one came
+/// Found by the simulator: a queue was full for the older of two wills of one session. The record
+/// of the younger one took the older one away, which was never published, and the younger one came
 /// again. Meanwhile its lane never came to rest.
 #[test]
 fn a_will_that_waits_for_a_full_queue_is_not_taken_for_the_next_one() {
