@@ -342,8 +342,12 @@ impl<D: Disk> Handler for Shell<D> {
 
     fn ended(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         self.tick_once(io);
+        // Behind DISCONNECT it is closed when what that says is committed: see `disconnect`.
+        let leaves = self.links.get(conn).is_some_and(|link| link.phase == link::Phase::Leaving);
         self.lost(io, conn, "the peer closed it");
-        io.close(conn, zzq_lanes::Close::AfterFlush);
+        if !leaves {
+            io.close(conn, zzq_lanes::Close::AfterFlush);
+        }
     }
 
     fn drained(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
