@@ -105,6 +105,10 @@ impl<D: Disk> Appender<D> {
             self.wait(again_at)?;
         }
         call.read(self.producer.index(), &mut lsns);
+        // Then the cursor has ended, too, and places may be missing.
+        if self.producer.is_ended() {
+            return Err(AppendError::Ended);
+        }
         Ok(lsns)
     }
 
@@ -115,12 +119,16 @@ impl<D: Disk> Appender<D> {
             Err(StageError::Full) => Ok(false),
             Err(StageError::TooLong(bytes)) => Err(AppendError::TooLong(bytes)),
             Err(StageError::ReadOnly) => Err(self.read_only()),
+            Err(StageError::Ended) => Err(AppendError::Ended),
         }
     }
 
     /// One turn, as a lane would make it. Returns when the next one is due at the latest.
     fn turn(&mut self, call: &mut Call, lsns: &mut Vec<Lsn>) -> Result<Option<u64>, AppendError> {
         event::drain(&self.event);
+        if self.producer.is_ended() {
+            return Err(AppendError::Ended);
+        }
         let mut drive = self.producer.drive(now_ms());
         if call.read(self.producer.index(), lsns) {
             // The log may have stopped for this cursor.
@@ -269,5 +277,32 @@ mod tests {
         let body = vec![0; crate::format::record::BODY_MAX + 1];
         assert!(matches!(appender.append(1, &body), Err(AppendError::TooLong(_))));
         assert_eq!(appender.append(1, b"short").unwrap(), Lsn::new(1));
+    }
+
+    /// Its records may be among those that went; it is told, and does not wait for ever.
+    #[test]
+    fn an_appender_ends_with_its_term() {
+        let disk = SimDisk::new();
+        let options = Options { commits: crate::Commits::ByCaller, ..Options::from_os().unwrap() };
+        let (log, _) = Log::open(disk.clone(), options, 0, &mut |_| Ok(())).unwrap();
+        let mut appender = Appender::new(&log).unwrap();
+        assert_eq!(appender.append(1, b"stays").unwrap(), Lsn::FIRST);
+        disk.hold();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(move || (appender.append(1, b"goes"), appender));
+            while disk.in_flight().is_empty() {
+                std::thread::yield_now();
+            }
+            log.truncate(Lsn::FIRST, 1).unwrap();
+            let (outcome, mut appender) = waiting.join().unwrap();
+            assert!(matches!(outcome, Err(AppendError::Ended)), "{outcome:?}");
+            assert!(matches!(appender.append(1, b"late"), Err(AppendError::Ended)));
+        });
+        disk.release_all();
+        while log.is_truncating() {
+            log.drive(1000, None);
+            log.helper_step(0);
+        }
+        assert_eq!(Appender::new(&log).unwrap().append(1, b"next").unwrap(), Lsn::new(2));
     }
 }

@@ -92,6 +92,9 @@ pub enum StageError {
     /// [`Log::status`](crate::Log::status). Open it again once the device is sound.
     #[error("the log is read-only")]
     ReadOnly,
+    /// The term under which this producer was made has ended: make another one.
+    #[error("the log was truncated under a newer term")]
+    Ended,
     /// The caller's fault: the body is longer than [`BODY_MAX`](crate::format::record::BODY_MAX).
     #[error("a record of {0} bytes is too long, at most {BODY_MAX} are allowed")]
     TooLong(usize),
@@ -107,12 +110,83 @@ pub enum AppendError {
     /// were being appended are kept is known once it has been opened again.
     #[error("the log is read-only: {0}; what was being appended may or may not be kept")]
     ReadOnly(String),
+    /// The log was truncated under a newer term: what was being appended may have gone. Make
+    /// another appender.
+    #[error("the log was truncated under a newer term; what was being appended may have gone")]
+    Ended,
     /// The log has given out all its producers: use one appender for more records.
     #[error(transparent)]
     TooMany(#[from] TooManyProducers),
     /// The system gave no event to wait on.
     #[error("no event to wait for the log: {0}")]
     System(io::Error),
+}
+
+/// The log was not truncated, and is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum TruncateError {
+    /// A term that the log has already, or that is older than one it has heard of.
+    #[error("truncation under term {term}, but term {newest} is here: ask its leader")]
+    OldTerm {
+        /// Of whoever asks.
+        term: u64,
+        /// The newest here.
+        newest: u64,
+    },
+    /// What may have been acknowledged never goes.
+    #[error("truncation after {after}, but records up to {committed} are committed")]
+    Committed {
+        /// The last record that was to stay.
+        after: Lsn,
+        /// The last one that is committed.
+        committed: Lsn,
+    },
+    /// The log does not reach that far: there is nothing to truncate.
+    #[error("truncation after {after}, but the log ends with {appended}")]
+    Beyond {
+        /// The last record that was to stay.
+        after: Lsn,
+        /// The last one that is there.
+        appended: Lsn,
+    },
+    /// Groups stay or go as a whole.
+    #[error("no group ends with {after}: truncate after {before} or {behind}")]
+    WithinGroup {
+        /// The last record that was to stay.
+        after: Lsn,
+        /// Last record of the group before.
+        before: Lsn,
+        /// Last record of the group that it lies in.
+        behind: Lsn,
+    },
+    /// The group that was to stay has been trimmed: take an image from the leader.
+    #[error("the group that ends with {after} has been trimmed")]
+    Trimmed {
+        /// The last record that was to stay.
+        after: Lsn,
+    },
+    /// Another truncation has not ended.
+    #[error("another truncation is under way")]
+    UnderWay,
+    /// The log takes no more records: see `Log::status`.
+    #[error("the log is read-only: {0}")]
+    ReadOnly(String),
+    /// A durable group in front of the place is not intact: ask the journal tool.
+    #[error("{file} is damaged at byte {offset}: a group that was durable is not intact")]
+    Damage {
+        /// Name of the file.
+        file: String,
+        /// Where the group begins.
+        offset: u64,
+    },
+    /// The disk did not do what was asked.
+    #[error("looking for the end of a group in {file}: {error}")]
+    Disk {
+        /// Name of the file.
+        file: String,
+        /// The disk's error.
+        error: io::Error,
+    },
 }
 
 /// A record could not be read.
@@ -125,6 +199,14 @@ pub enum ReadError {
         wanted: Lsn,
         /// The first that is there.
         first: Lsn,
+    },
+    /// It, or the one before, is no part of the log any more: a new leader did not have it.
+    #[error("record {wanted} follows what was truncated, the log goes on behind {last}")]
+    Truncated {
+        /// What would have been read next.
+        wanted: Lsn,
+        /// The last record that stayed.
+        last: Lsn,
     },
     /// Durable bytes are not what was written: as [`OpenError::Damage`]. Other records may be
     /// readable all the same.

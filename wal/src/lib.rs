@@ -62,6 +62,12 @@
 //!   ([`Log::status`]): `durable` stands still for ever (a call that was just publishing may end
 //!   with it), and what it does not reach must never be acknowledged.
 //!
+//! # In a cluster
+//!
+//! A replicator says what is committed ([`Options::commits`], [`Log::commit`]); readers stop there
+//! unless they ask. What is not committed may go: [`Log::truncate`] ends all producers and cursors,
+//! and the log goes on under a newer term behind the last group that stays.
+//!
 //! The files are drawn byte by byte in `doc/format.md`.
 
 mod appender;
@@ -88,7 +94,9 @@ struct Readme;
 
 pub use appender::Appender;
 pub use clock::LogClock;
-pub use error::{AppendError, Damage, OpenError, ReadError, StageError, TooManyProducers};
+pub use error::{
+    AppendError, Damage, OpenError, ReadError, StageError, TooManyProducers, TruncateError,
+};
 pub use log::{
     Commits, Drive, DriverThread, Entropy, HelperThread, Log, Options, Producer, Staging, Stall,
     Status, Wake,

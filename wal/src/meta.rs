@@ -10,6 +10,7 @@ use crate::disk::{BLOCK, Disk, DiskFile};
 use crate::error::{Damage, OpenError};
 use crate::format::Fault;
 use crate::format::meta::Facts;
+use crate::format::segment::LastGood;
 use crate::io::IoBuffer;
 use crate::lsn::Lsn;
 use crate::segment::{META_NAME, META_NEW_NAME};
@@ -56,13 +57,32 @@ impl<D: Disk> Meta<D> {
     /// Changes facts durably. After an error what is on disk is either, and no change is
     /// accepted any more.
     pub(crate) fn update(&mut self, change: impl FnOnce(&mut Facts)) -> io::Result<()> {
+        let mut facts = Facts::clone(&self.facts);
+        change(&mut facts);
+        assert!(facts.durable >= self.facts.durable, "what was durable stays so");
+        self.write(facts)
+    }
+
+    /// As [`update`](Self::update), and takes back the durable mark where it is beyond `last`: what
+    /// lies there is about to become void.
+    pub(crate) fn take_back(
+        &mut self,
+        last: &LastGood,
+        change: impl FnOnce(&mut Facts),
+    ) -> io::Result<()> {
+        let mut facts = Facts::clone(&self.facts);
+        change(&mut facts);
+        facts.durable = facts.durable.min(last.lsn);
+        facts.durable_group = facts.durable_group.min(last.group);
+        assert!(facts.snapshot <= last.lsn, "an image holds what is committed");
+        self.write(facts)
+    }
+
+    fn write(&mut self, mut facts: Facts) -> io::Result<()> {
         if self.poisoned {
             return Err(io::Error::other("an earlier write of meta failed"));
         }
-        let mut facts = Facts::clone(&self.facts);
-        change(&mut facts);
         facts.sequence = self.facts.sequence + 1;
-        assert!(facts.durable >= self.facts.durable, "what was durable stays so");
         self.poisoned = true;
         let mut page = IoBuffer::with_blocks(1);
         facts.encode(&mut page);

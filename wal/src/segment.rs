@@ -133,6 +133,15 @@ impl<F> Segment<F> {
         self.marks.find(wanted)
     }
 
+    /// What lies behind this group is void from now on; its index, if it has one, speaks of it.
+    pub(crate) fn cut(&self, last: Lsn, end: u64) {
+        assert!(end <= self.end(), "what is cut off was there");
+        self.set_broken();
+        self.set_indexed(0);
+        self.last_lsn.store(last.get(), Ordering::Release);
+        self.end.store(end, Ordering::Release);
+    }
+
     /// A break has ended it: its file failed, or gives back what it does not need.
     pub(crate) fn set_broken(&self) {
         self.broken.store(true, Ordering::Release);
@@ -191,6 +200,32 @@ impl Marks {
             (offset > 0 && mark.lsn.load(Ordering::Relaxed) <= wanted.get()).then_some(offset)
         };
         self.marks.iter().rev().find_map(before).unwrap_or(GROUPS_AT)
+    }
+}
+
+/// Truncations since the log was opened, for readers.
+#[derive(Debug, Default)]
+pub(crate) struct Cuts {
+    count: AtomicUsize,
+    /// The last record that stayed, each time.
+    lasts: Mutex<Vec<Lsn>>,
+}
+
+impl Cuts {
+    pub(crate) fn note(&self, last: Lsn) {
+        let mut lasts = self.lasts.lock().unwrap_or_else(PoisonError::into_inner);
+        lasts.push(last);
+        self.count.store(lasts.len(), Ordering::SeqCst);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// The least that stayed in any but the first `seen` truncations.
+    pub(crate) fn least_since(&self, seen: usize) -> Option<Lsn> {
+        let lasts = self.lasts.lock().unwrap_or_else(PoisonError::into_inner);
+        lasts[seen..].iter().min().copied()
     }
 }
 

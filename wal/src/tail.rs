@@ -3,10 +3,13 @@
 //! Owns: `Group`, and the cursor by which a lane reads every group in LSN order.
 //! Does not know: disk. The log stops packing while a cursor is behind, it never waits.
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::chunk::Chunk;
 use crate::format::record::Flags;
+use crate::log::ProducerShared;
 use crate::lsn::{Handed, Lsn};
 
 /// The records of one group in memory. Whoever keeps the `Arc` keeps the log from reusing the
@@ -121,14 +124,30 @@ impl Group {
 /// A lane's view of the tail: every group appended since it was made, in order.
 ///
 /// Its lane drives the log after reading: the log may have stopped for it.
-#[derive(Debug)]
 pub struct TailCursor {
     pub(crate) ring: rtrb::Consumer<Arc<Group>>,
+    pub(crate) producer: Arc<ProducerShared>,
 }
 
 impl TailCursor {
-    /// The next group, if one has been appended.
+    /// The next group, if one has been appended. After a truncation there is none any more: of
+    /// those that were there before, some may have gone.
     pub fn next_group(&mut self) -> Option<Arc<Group>> {
+        if self.is_ended() {
+            return None;
+        }
         self.ring.pop().ok()
+    }
+
+    /// The term of its producer has ended: the lane makes another producer, and reads what it has
+    /// not seen with a [`Reader`](crate::Reader).
+    pub fn is_ended(&self) -> bool {
+        self.producer.ended.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for TailCursor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TailCursor").field("ring", &self.ring).finish_non_exhaustive()
     }
 }

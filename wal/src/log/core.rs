@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::chunk::Chunk;
 use crate::disk::{Completion, Disk};
@@ -20,6 +20,7 @@ use crate::log::flight::Flight;
 use crate::log::helper::{Reply, Task};
 use crate::log::maker::MakeError;
 use crate::log::shared::Shared;
+use crate::log::truncate::Cut;
 use crate::log::wanted::{Mark, Starved, Wanted};
 use crate::lsn::Lsn;
 use crate::segment::Segment;
@@ -47,6 +48,8 @@ pub(crate) struct ProducerShared {
     /// Of room in the ring.
     pub(crate) starved: Starved,
     pub(crate) wake: Arc<dyn Wake>,
+    /// The term it was made under is over.
+    pub(crate) ended: AtomicBool,
 }
 
 /// A producer as the leader sees it.
@@ -124,9 +127,15 @@ pub(crate) struct Leader<'a> {
     pub(crate) notify: Option<&'a Arc<OwnedFd>>,
     /// It is the thread that drives the log, and nobody else leads.
     pub(crate) drives: bool,
+    /// That of its producer.
+    pub(crate) generation: u64,
 }
 
 pub(crate) struct Core<D: Disk> {
+    /// A truncation that is under way: nothing is packed.
+    pub(crate) cut: Option<Cut>,
+    /// How often all producers have been ended: who comes from before leads for nobody.
+    pub(crate) generation: u64,
     pub(crate) limits: Limits,
     pub(crate) lanes: Vec<Lane>,
     /// The lane whose chunks come first in the next group.
@@ -173,6 +182,11 @@ impl<D: Disk> Core<D> {
         now_ms: u64,
         may_pack: bool,
     ) -> Step {
+        if leader.producer.is_some() && leader.generation != self.generation {
+            // It has been ended since it looked. What it would have done others are called for.
+            shared.wake_leaders();
+            return Step::default();
+        }
         self.now_ms = self.now_ms.max(now_ms);
         self.take_replies(shared);
         self.reap(shared, leader);
@@ -183,20 +197,24 @@ impl<D: Disk> Core<D> {
         let mut step = Step::default();
         if self.mode == Mode::Running {
             self.submit_ready(shared, leader);
-            if may_pack {
+            if may_pack && self.cut.is_none() {
                 step.stall = self.pack_all(shared, leader);
             }
-            self.ask_for_next();
+            if self.cut.is_none() {
+                self.ask_for_next();
+            }
         }
         // Also when it is a submission of this step that failed: no completion would call again.
         if self.mode == Mode::Draining {
             self.begin_move(shared);
         }
+        self.go_on_cutting();
         // While the helper tries, its reply is what calls.
         if step.stall == Some(Stall::Space) && !self.next_asked {
             step.again_at = Some(self.ask_at_ms);
         }
-        if self.flights.iter().any(|flight| flight.is_ready() || self.is_orphan(flight, leader)) {
+        let nobody_calls = |flight: &Flight<_>| flight.is_ready() || self.is_orphan(flight, leader);
+        if self.flights.iter().any(|flight| self.cut.is_some() || nobody_calls(flight)) {
             step.again_at = Some(self.now_ms.saturating_add(1));
         }
         self.close_full();
@@ -295,6 +313,10 @@ impl<D: Disk> Core<D> {
                     let error = io::Error::from(error);
                     shared.poison(format!("the next segment cannot be made: {error}"));
                 }
+                Reply::Truncated(Ok(segment)) => self.finish_cut(segment),
+                Reply::Truncated(Err(error)) => {
+                    shared.poison(format!("a truncation failed: {error}"));
+                }
                 Reply::Moved(Ok(segment)) => self.finish_move(shared, segment),
                 Reply::Moved(Err(error)) => {
                     shared.poison(format!("after a failed write, no segment can be made: {error}"));
@@ -328,7 +350,9 @@ impl<D: Disk> Core<D> {
 
     /// Nothing staged in rings and nothing in flight.
     pub(crate) fn is_settled(&self) -> bool {
-        self.flights.is_empty() && self.lanes.iter().all(|lane| lane.ring.is_empty())
+        self.cut.is_none()
+            && self.flights.is_empty()
+            && self.lanes.iter().all(|lane| lane.ring.is_empty())
     }
 }
 

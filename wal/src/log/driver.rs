@@ -177,7 +177,8 @@ impl<D: Disk, C: FnMut() -> u64> Driver<'_, D, C> {
     }
 
     fn lead(&self, now: u64) -> Drive {
-        let leader = Leader { producer: None, notify: Some(self.event), drives: true };
+        let leader =
+            Leader { producer: None, notify: Some(self.event), drives: true, generation: 0 };
         self.shared.lead(leader, now, true)
     }
 

@@ -11,6 +11,7 @@ use crate::format::segment::{Beginning, LastGood};
 use crate::log::core::Full;
 use crate::log::maker::{self, MakeError, Maker, Purpose};
 use crate::log::shared::Shared;
+use crate::log::truncate::Cut;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
 use crate::segment::{Segment, segment_name};
@@ -21,6 +22,8 @@ pub(crate) enum Task<F> {
     Prepare { last_good: LastGood, length: u64 },
     /// A segment for what a failed write has left.
     Move { last_good: LastGood, length: u64 },
+    /// A segment that breaks with what a newer term does not have.
+    Truncate { cut: Cut, durable: LastGood, length: u64 },
     /// The index of a segment whose groups are all durable.
     Close(Full<F>),
 }
@@ -28,6 +31,7 @@ pub(crate) enum Task<F> {
 pub(crate) enum Reply<F> {
     Prepared(Result<Arc<Segment<F>>, MakeError>),
     Moved(io::Result<Arc<Segment<F>>>),
+    Truncated(io::Result<Arc<Segment<F>>>),
 }
 
 pub(crate) struct Helper<D: Disk> {
@@ -64,6 +68,9 @@ impl<D: Disk> Helper<D> {
             match task {
                 Task::Prepare { last_good, length } => self.prepare(shared, last_good, length),
                 Task::Move { last_good, length } => self.make_move(shared, last_good, length),
+                Task::Truncate { cut, durable, length } => {
+                    self.truncate(shared, cut, durable, length);
+                }
                 Task::Close(full) => close(shared, &full),
             }
         }
@@ -91,6 +98,17 @@ impl<D: Disk> Helper<D> {
     }
 
     fn make_move(&mut self, shared: &Shared<D>, last_good: LastGood, length: u64) {
+        let made = self.make_break(shared, last_good, length);
+        self.reply(shared, Reply::Moved(made));
+    }
+
+    /// A segment behind `last_good`: what else lies behind it is void.
+    pub(crate) fn make_break(
+        &mut self,
+        shared: &Shared<D>,
+        last_good: LastGood,
+        length: u64,
+    ) -> io::Result<Arc<Segment<D::File>>> {
         // The segment with the last good group may have been trimmed.
         let older = shared.table.find(last_good.segment);
         if let Some(older) = &older {
@@ -99,11 +117,9 @@ impl<D: Disk> Helper<D> {
         let salt = older.map_or_else(Default::default, |segment| segment.header.salt);
         let continues = (last_good.segment, salt);
         let purpose = Purpose { beginning: Beginning::Break, continues, last_good, length };
-        let made = self.make(shared, &purpose).map_err(io::Error::from).and_then(|segment| {
-            self.drop_void(shared, last_good.segment, segment.header.number)?;
-            Ok(segment)
-        });
-        self.reply(shared, Reply::Moved(made));
+        let segment = self.make(shared, &purpose)?;
+        self.drop_void(shared, last_good.segment, segment.header.number)?;
+        Ok(segment)
     }
 
     fn make(
@@ -121,8 +137,8 @@ impl<D: Disk> Helper<D> {
         Ok(segment)
     }
 
-    /// Removes what lies between a break and the group that it names. One of these files failed:
-    /// none is used again.
+    /// Removes what lies between a break and the group that it names. One of these files may have
+    /// failed: none is used again.
     fn drop_void(&mut self, shared: &Shared<D>, after: u64, before: u64) -> io::Result<()> {
         let mut void = Vec::new();
         shared.table.lock().retain(|segment| {
@@ -136,7 +152,7 @@ impl<D: Disk> Helper<D> {
         void.into_iter().try_for_each(|number| self.maker.disk.remove(&segment_name(number)))
     }
 
-    fn reply(&mut self, shared: &Shared<D>, reply: Reply<D::File>) {
+    pub(crate) fn reply(&mut self, shared: &Shared<D>, reply: Reply<D::File>) {
         let pushed = self.replies.push(reply);
         assert!(pushed.is_ok(), "room for the reply was seen before the task was taken");
         shared.wake_leaders();

@@ -18,6 +18,7 @@ mod options;
 mod pack;
 mod producer;
 mod shared;
+mod truncate;
 mod wanted;
 
 use std::fmt;
@@ -28,24 +29,25 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-pub(crate) use self::core::FLIGHTS_MAX;
-use self::core::{Lane, Leader, ProducerShared};
+pub(crate) use self::core::{FLIGHTS_MAX, ProducerShared};
+use self::core::{Lane, Leader};
 pub use self::core::{Stall, Wake};
 pub use self::driver::DriverThread;
 pub use self::options::{Commits, Entropy, Options};
 pub use self::producer::{Producer, Staging};
 pub use self::shared::Drive;
 pub(crate) use self::shared::Shared;
+use self::truncate::Cut;
 use self::wanted::{Mark, Starved, Wanted};
 use crate::chunk::Chunk;
 use crate::disk::Disk;
-use crate::error::{ReadError, TooManyProducers};
+use crate::error::{ReadError, TooManyProducers, TruncateError};
 use crate::format::meta::Facts;
 use crate::lsn::Lsn;
 use crate::reader::{Limit, Reader};
 
-/// Bits in [`Staging::lanes`]. A place is not given again: its number tells apart the parts of big
-/// records in one epoch.
+/// Bits in [`Staging::lanes`]. A place is not given again before a truncation: its number tells
+/// apart the parts of big records in one epoch.
 const PRODUCERS_MAX: usize = 64;
 
 /// One append-only log in one directory. Clones are the same log.
@@ -80,18 +82,20 @@ impl<D: Disk> Log<D> {
             wanted_lsn: Wanted::new(),
             starved: Starved::new(),
             wake,
+            ended: AtomicBool::new(false),
         });
         let (ring, taken) = rtrb::RingBuffer::new(limits.ring_chunks);
         // As many chunks as can be on their way, so that none is freed and made again.
         let (back, recycled) = rtrb::RingBuffer::<Chunk>::new(2 * limits.ring_chunks);
         let shared = Arc::clone(&mine);
         let lane = Lane { ring: taken, back, tail: None, shared, open: None, gone: false };
-        let index = self.shared.with_core(|core| {
+        let (index, generation) = self.shared.with_core(|core| {
             if core.lanes.len() == PRODUCERS_MAX {
                 return Err(TooManyProducers);
             }
             core.lanes.push(lane);
-            u16::try_from(core.lanes.len() - 1).map_err(|_| TooManyProducers)
+            let index = u16::try_from(core.lanes.len() - 1).map_err(|_| TooManyProducers)?;
+            Ok((index, core.generation))
         })?;
         let mut producers = self.shared.producers.lock().unwrap_or_else(PoisonError::into_inner);
         producers.push(Arc::clone(&mine));
@@ -100,6 +104,7 @@ impl<D: Disk> Log<D> {
             log: Arc::clone(&self.shared),
             mine,
             index,
+            generation,
             notify,
             ring,
             back: recycled,
@@ -136,6 +141,32 @@ impl<D: Disk> Log<D> {
         self.shared.commit(lsn);
     }
 
+    /// Begins to truncate the log: `after`, the last record of a group or zero, becomes its last
+    /// one, under the leader of a newer `term`, which numbers and writes what follows. What a
+    /// follower does when a new leader says that the log ends there. For threads that may block.
+    ///
+    /// All producers and cursors of the tail end with this call: what they have staged is dropped
+    /// ([`StageError::Ended`](crate::StageError::Ended)), their counts stand still. Returns how
+    /// many records were handed over and dropped; those that lanes still held are theirs to count.
+    /// New producers may be made at once. Nothing of theirs is packed before the truncation has
+    /// ended ([`is_truncating`](Self::is_truncating)), which needs calls of [`drive`](Self::drive)
+    /// and the helper. Readers that are beyond `after` are told.
+    ///
+    /// A crash leaves the log either whole, or truncated. If the disk fails before the end the log
+    /// is read-only.
+    ///
+    /// # Panics
+    /// If the log's [`Commits`] are not by the caller.
+    pub fn truncate(&self, after: Lsn, term: u64) -> Result<u64, TruncateError> {
+        assert_eq!(self.shared.commits, Commits::ByCaller, "what is durable is committed");
+        self.shared.truncate(Cut { after, term })
+    }
+
+    /// A truncation has begun and not ended.
+    pub fn is_truncating(&self) -> bool {
+        !self.shared.is_read_only() && self.shared.with_core(|core| core.cut.is_some())
+    }
+
     /// Whether it takes records.
     pub fn status(&self) -> Status {
         match self.shared.poison_reason() {
@@ -165,7 +196,8 @@ impl<D: Disk> Log<D> {
     /// `notify` as in [`producer`](Self::producer). Where a thread drives the log
     /// ([`spawn_driver`](Self::spawn_driver)) it is called instead.
     pub fn drive(&self, now_ms: u64, notify: Option<&Arc<OwnedFd>>) -> Drive {
-        self.shared.lead(Leader { producer: None, notify, drives: false }, now_ms, true)
+        let leader = Leader { producer: None, notify, drives: false, generation: 0 };
+        self.shared.lead(leader, now_ms, true)
     }
 
     /// All that was handed over is durable, or never will be.

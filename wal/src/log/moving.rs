@@ -41,20 +41,25 @@ impl<D: Disk> Core<D> {
     /// Gives the groups their new places, with the LSNs and numbers that they have.
     pub(crate) fn finish_move(&mut self, shared: &Shared<D>, segment: Arc<Segment<D::File>>) {
         assert_eq!(self.mode, Mode::Moving);
-        assert_eq!(segment.header.last_good, self.durable, "it breaks behind what is durable");
-        // Made to roll on from a segment that is void now.
-        self.next = None;
-        self.full.retain(|full| full.last.group <= self.durable.group);
-        self.active = Active::new(segment);
-        self.appended = self.durable;
+        self.go_on_in(segment);
         let mut flights = std::mem::take(&mut self.flights);
         let mut moves = Vec::new();
         for flight in &mut flights {
             self.place_again(flight, &mut moves);
         }
         self.flights = flights;
-        self.mode = Mode::Running;
         assert_eq!(self.appended.lsn, shared.appended(), "all that had an LSN keeps it");
+    }
+
+    /// A segment that breaks behind what is durable is the one that is written now.
+    pub(crate) fn go_on_in(&mut self, segment: Arc<Segment<D::File>>) {
+        assert_eq!(segment.header.last_good, self.durable, "it breaks behind what is durable");
+        // Made to roll on from a segment that is void now.
+        self.next = None;
+        self.full.retain(|full| full.last.group <= self.durable.group);
+        self.active = Active::new(segment);
+        self.appended = self.durable;
+        self.mode = Mode::Running;
     }
 
     fn place_again(&mut self, flight: &mut Flight<D::File>, moves: &mut Vec<(Place, Place)>) {

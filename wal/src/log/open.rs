@@ -157,6 +157,8 @@ fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>)
     let mut table = VecDeque::from(parts.segments);
     table.push_back(Arc::clone(&parts.made));
     let core = Core {
+        cut: None,
+        generation: 0,
         limits,
         lanes: Vec::new(),
         turn: 0,

@@ -44,6 +44,8 @@ pub struct Producer<D: Disk> {
     pub(crate) log: Arc<Shared<D>>,
     pub(crate) mine: Arc<ProducerShared>,
     pub(crate) index: u16,
+    /// How many truncations came before it was made.
+    pub(crate) generation: u64,
     pub(crate) notify: Option<Arc<OwnedFd>>,
     pub(crate) ring: rtrb::Producer<Chunk>,
     pub(crate) back: rtrb::Consumer<Chunk>,
@@ -80,6 +82,9 @@ impl<D: Disk> Producer<D> {
     ) -> Result<Handed, StageError> {
         if self.log.is_read_only() {
             return Err(StageError::ReadOnly);
+        }
+        if self.is_ended() {
+            return Err(StageError::Ended);
         }
         if !self.has_room(staging.reserved) {
             return Err(StageError::Full);
@@ -216,6 +221,9 @@ impl<D: Disk> Producer<D> {
     /// Hands over what is staged and leads if leadership is free. Where a thread drives the log it
     /// is called instead, if there is something for it.
     pub fn drive(&mut self, now_ms: u64) -> Drive {
+        if self.is_ended() {
+            return Drive::default();
+        }
         self.flush(now_ms);
         let mut drive = if self.log.driver.is_taken() {
             self.call_driver(now_ms);
@@ -250,15 +258,23 @@ impl<D: Disk> Producer<D> {
     /// send what has become durable before it spends time on the next write. The lane still
     /// calls [`drive`](Self::drive) in the same turn.
     pub fn reap(&mut self, now_ms: u64) {
+        if self.is_ended() {
+            return;
+        }
         self.log.lead(self.leader(), now_ms, false);
     }
 
     fn leader(&self) -> Leader<'_> {
-        Leader {
-            producer: Some(usize::from(self.index)),
-            notify: self.notify.as_ref(),
-            drives: false,
-        }
+        let producer = Some(usize::from(self.index));
+        let (notify, generation) = (self.notify.as_ref(), self.generation);
+        Leader { producer, notify, drives: false, generation }
+    }
+
+    /// The log was truncated under a newer term: it takes nothing more and its counts stand still.
+    /// What has been staged and not [`appended`](Self::appended) was dropped, what has been
+    /// appended may have gone. The lane makes another one.
+    pub fn is_ended(&self) -> bool {
+        self.mine.ended.load(Ordering::Acquire)
     }
 
     /// How many of its records have been staged.
@@ -294,8 +310,12 @@ impl<D: Disk> Producer<D> {
     pub fn tail(&self) -> TailCursor {
         let (producer, consumer) = rtrb::RingBuffer::new(self.log.limits.tail_groups);
         let index = usize::from(self.index);
-        self.log.with_core(|core| core.lanes[index].tail = Some(producer));
-        TailCursor { ring: consumer }
+        self.log.with_core(|core| {
+            if core.generation == self.generation {
+                core.lanes[index].tail = Some(producer);
+            }
+        });
+        TailCursor { ring: consumer, producer: Arc::clone(&self.mine) }
     }
 }
 
@@ -307,8 +327,10 @@ impl<D: Disk> Drop for Producer<D> {
         self.hand_over_current();
         let index = usize::from(self.index);
         self.log.with_core(|core| {
-            core.lanes[index].gone = true;
-            core.lanes[index].tail = None;
+            if core.generation == self.generation {
+                core.lanes[index].gone = true;
+                core.lanes[index].tail = None;
+            }
         });
         self.log.wake_leaders();
     }

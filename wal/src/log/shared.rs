@@ -17,7 +17,7 @@ use crate::log::options::Commits;
 use crate::log::wanted::Mark;
 use crate::lsn::Lsn;
 use crate::reader::pool::ReadPool;
-use crate::segment::SegmentTable;
+use crate::segment::{Cuts, SegmentTable};
 
 /// What one call to lead found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,10 +40,11 @@ pub(crate) struct Shared<D: Disk> {
     appended: AtomicU64,
     durable: Mark,
     durable_group: AtomicU64,
-    commits: Commits,
+    pub(crate) commits: Commits,
     /// What the caller has said; not looked at where what is durable is committed.
     committed: AtomicU64,
     pub(crate) reads: Arc<ReadPool>,
+    pub(crate) cuts: Cuts,
     pub(crate) trim_below: AtomicU64,
     no_space: AtomicBool,
     fault: Fault,
@@ -77,6 +78,7 @@ impl<D: Disk> Shared<D> {
             commits,
             committed: AtomicU64::new(0),
             reads: Arc::new(ReadPool::new(read_threads)),
+            cuts: Cuts::default(),
             trim_below: AtomicU64::new(0),
             no_space: AtomicBool::new(false),
             fault: Fault::default(),
@@ -150,6 +152,15 @@ impl<D: Disk> Shared<D> {
 
     pub(crate) fn durable(&self) -> Lsn {
         Lsn::new(self.durable.get())
+    }
+
+    /// What lies behind `last` is not durable, appended or read any more.
+    pub(crate) fn lower(&self, last: &LastGood) {
+        assert!(self.committed() <= last.lsn, "what is committed is never truncated");
+        self.cuts.note(last.lsn);
+        self.durable_group.store(last.group, Ordering::Release);
+        self.durable.lower(last.lsn.get());
+        self.publish_appended(last.lsn);
     }
 
     pub(crate) fn durable_mark(&self) -> &Mark {

@@ -6,7 +6,7 @@
 use crate::sync::atomic::Ordering;
 use crate::sync::{AtomicBool, AtomicU64, Between, full_fence};
 
-/// A number that only goes up. Whoever leads publishes it, anybody reads it.
+/// A number that only goes up, but for a truncation. Whoever leads publishes it, anybody reads it.
 #[derive(Debug)]
 pub(crate) struct Mark(AtomicU64);
 
@@ -24,6 +24,13 @@ impl Mark {
     pub(crate) fn publish(&self, to: u64) {
         let before = self.0.swap(to, Ordering::AcqRel);
         assert!(before <= to, "a mark never goes back");
+    }
+}
+
+impl Mark {
+    /// What it counted is no more: everybody who waited for it has been ended.
+    pub(crate) fn lower(&self, to: u64) {
+        self.0.store(to, Ordering::SeqCst);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Owns: `Reader`. Checks salt, chain of LSNs and each record's checksum on every read; a lease
 //! keeps the segment from being recycled meanwhile. Never passes its limit.
 
-mod lookup;
+pub(crate) mod lookup;
 pub(crate) mod pool;
 pub(crate) mod reads;
 
@@ -71,6 +71,8 @@ pub struct Reader<D: Disk> {
     time_ms: u64,
     assembler: Assembler,
     epoch: u64,
+    /// Truncations that it knows of.
+    cuts: usize,
 }
 
 struct Source<F: DiskFile> {
@@ -81,7 +83,9 @@ struct Source<F: DiskFile> {
 impl<D: Disk> Reader<D> {
     pub(crate) fn new(log: Arc<Shared<D>>, from: Lsn, limit: Limit) -> Result<Self, ReadError> {
         let from = from.max(Lsn::FIRST);
+        let cuts = log.cuts.count();
         let mut reader = Self {
+            cuts,
             log,
             limit,
             next: from,
@@ -114,25 +118,56 @@ impl<D: Disk> Reader<D> {
 
     /// The next record, or `None` if it is not within the limit yet.
     pub fn next_record(&mut self) -> Result<Option<ReadRecord<'_>>, ReadError> {
-        if self.next > self.last() {
-            return Ok(None);
+        let (kind, flags) = loop {
+            self.heed_cuts()?;
+            if self.next > self.last() {
+                return Ok(None);
+            }
+            let read = self.read_next();
+            // What was read while the log was truncated, damage too, may be of what went.
+            if self.log.cuts.count() == self.cuts {
+                break read?;
+            }
+        };
+        let lsn = self.next;
+        self.next = lsn.next();
+        let body = self.assembler.whole();
+        Ok(Some(ReadRecord { lsn, time_ms: self.time_ms, kind, flags, body }))
+    }
+
+    /// After a truncation behind its place it begins anew there; in front of it, it ends.
+    fn heed_cuts(&mut self) -> Result<(), ReadError> {
+        let count = self.log.cuts.count();
+        if count == self.cuts {
+            return Ok(());
         }
+        let wanted = self.next;
+        let least = self.log.cuts.least_since(self.cuts);
+        if let Some(last) = least.filter(|last| wanted > last.next()) {
+            return Err(ReadError::Truncated { wanted, last });
+        }
+        self.cuts = count;
+        self.source = None;
+        Ok(())
+    }
+
+    /// Makes the assembler hold the body of `next`.
+    fn read_next(&mut self) -> Result<(u8, Flags), ReadError> {
         if self.source.is_none() {
+            self.assembler.forget();
             self.seek()?;
         }
         loop {
             while self.taken == self.group.len() {
                 self.read_group()?;
             }
-            let Some((kind, flags)) = self.take_record()? else { continue };
+            let Some(taken) = self.take_record()? else { continue };
             let lsn = self.front;
             self.front = lsn.next();
-            if lsn < self.next {
-                continue;
+            if lsn >= self.next {
+                assert_eq!(lsn, self.next, "records follow one another");
+                return Ok(taken);
             }
-            self.next = lsn.next();
-            let body = self.assembler.whole();
-            return Ok(Some(ReadRecord { lsn, time_ms: self.time_ms, kind, flags, body }));
         }
     }
 

@@ -65,10 +65,10 @@ impl<F: DiskFile> Span<F> {
         self.limit
     }
 
-    /// More groups have become durable than when it was made.
+    /// More groups may have become durable than when it was made. A reader that meets a truncation
+    /// begins anew.
     pub(crate) fn extend(&mut self, limit: u64) {
-        assert!(limit >= self.limit, "what was durable stays so");
-        self.limit = limit;
+        self.limit = self.limit.max(limit);
     }
 
     /// Bytes that may be groups.

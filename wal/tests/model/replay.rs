@@ -192,7 +192,7 @@ impl<'h> Replay<'h> {
                 assert_eq!(handed, Handed::new(lane.staged.len() as u64));
             }
             Err(StageError::Full | StageError::ReadOnly) => {}
-            Err(error @ StageError::TooLong(_)) => unreachable!("{error}"),
+            Err(error @ (StageError::TooLong(_) | StageError::Ended)) => unreachable!("{error}"),
         }
     }
 

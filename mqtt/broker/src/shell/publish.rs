@@ -295,7 +295,11 @@ impl<D: Disk> Shell<D> {
                 Handed::Later
             }
             // Nothing was handed over, so an honest refusal is possible.
-            Err(zzq_wal::StageError::ReadOnly | zzq_wal::StageError::TooLong(_)) => Handed::Quota,
+            Err(
+                zzq_wal::StageError::ReadOnly
+                | zzq_wal::StageError::Ended
+                | zzq_wal::StageError::TooLong(_),
+            ) => Handed::Quota,
         }
     }
 
