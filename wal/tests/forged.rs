@@ -85,3 +85,23 @@ fn an_lsn_at_the_end_of_all_counts_is_no_overflow() {
         ends(&disk);
     }
 }
+
+/// Segments that the visitor wants nothing of are passed over by what the next one says.
+#[test]
+fn a_break_behind_a_place_where_no_group_ends_is_refused() {
+    let (disk, _) = log();
+    let (log, _, _) = reopen(&disk, 2);
+    put(&log, &mut producer(&log).0, &[3; 10]);
+    drop(log);
+    // The second was made ahead, and is void.
+    let whole = disk.bytes(&segment_name(3)).unwrap();
+    for end in [0, 4096, 8193, 1 << 40, 1 << 63, u64::MAX - 4095] {
+        let disk = disk.restart();
+        let mut bytes = whole.clone();
+        put_u64(&mut bytes, 136, end);
+        seal(&mut bytes, 8, 12..4096);
+        disk.insert(&segment_name(3), bytes);
+        let options = Options { visit_from: Lsn::new(4), ..small(3) };
+        assert!(open(disk, options).is_err(), "an end at {end}");
+    }
+}

@@ -82,7 +82,7 @@ fn known_end<F: DiskFile>(
     let closing = segment.closing;
     let good = next.header.last_good;
     let last = match (&closing, next.header.beginning) {
-        (_, Beginning::Break) if good.segment == segment.header.number => good,
+        (_, Beginning::Break) if may_end_at(segment, good) => good,
         (Some(closing), Beginning::Roll) => closing.last,
         _ => return Ok(None),
     };
@@ -90,6 +90,14 @@ fn known_end<F: DiskFile>(
     let indexed = closing.filter(|closing| closing.last == last).map(|closing| closing.groups);
     let needs = first.open.map_or(0, |place| place.segment);
     Ok(Some(KnownEnd { first_lsn: first.first_lsn, last, needs, indexed }))
+}
+
+/// Whether a group of the segment may end where the header behind it says so. If not, reading the
+/// segment tells what is wrong.
+fn may_end_at<F>(segment: &FoundSegment<F>, good: LastGood) -> bool {
+    good.segment == segment.header.number
+        && (GROUPS_AT + 1..=segment.header.length).contains(&good.end)
+        && good.end.is_multiple_of(GROUPS_AT)
 }
 
 /// The header of a segment's first group; its body is not looked at.
