@@ -117,6 +117,19 @@ fn an_index_that_lies_costs_time_and_no_truth() {
     }
 }
 
+/// An index full of ones says that the first group is all of the segment.
+#[test]
+fn an_index_that_lies_does_not_make_a_window_longer() {
+    let (disk, lsns) = closed(|group| group % 7 + 1);
+    let length = disk.bytes(&segment_name(3)).unwrap().len() as u64;
+    disk.overwrite(&segment_name(3), length - 7 * 4096, &vec![0xff; 6 * 4096]).unwrap();
+    let (log, counting) = open_counting(&disk.restart(), options(2));
+    let mut reader = log.reader(Lsn::new(lsns.start)).unwrap();
+    assert_eq!(reader.next_record().unwrap().unwrap().body, body(lsns.start));
+    let reads = counting.take();
+    assert!(reads.iter().all(|read| read.len <= 512 * 1024), "{reads:?}");
+}
+
 #[test]
 fn a_record_in_a_segment_without_index_is_near_a_mark() {
     let disk = SimDisk::new();

@@ -51,9 +51,9 @@ impl<F: DiskFile> Reads<F> {
         Self { lease: Some(lease), pool: Some(pool), ..Self::alone(span) }
     }
 
-    /// The first window has this length.
+    /// The first window has this length, within bounds: what is said about it may be wrong.
     pub(crate) fn begin_with(&mut self, len: usize) {
-        self.size = len.max(BLOCK);
+        self.size = len.clamp(BLOCK, READ_MAX);
     }
 
     /// What follows the segment is read as this one was.
