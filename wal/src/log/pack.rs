@@ -200,7 +200,9 @@ impl<D: Disk> Core<D> {
     }
 
     fn fill(&mut self, shared: &Shared<D>, group: &Group) -> (IoBuffer, usize) {
-        let fresh = || shared.disk.buffer(HEADER_LEN + group.bytes);
+        // `group.bytes` counts whole big records, too, of which one part at most is written here.
+        let bytes: usize = group.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
+        let fresh = || shared.disk.buffer(HEADER_LEN + bytes);
         let mut buffer = self.buffers.pop().unwrap_or_else(fresh);
         buffer.clear();
         buffer.resize(HEADER_LEN);
@@ -256,5 +258,30 @@ impl<F> Flight<F> {
     /// LSN before its first record.
     pub(crate) fn lsn_before(&self) -> Lsn {
         Lsn::new(self.header.first_lsn.get() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::Chunk;
+    use crate::disk::BLOCK;
+    use crate::format::record::Flags;
+    use crate::log::options::tests::counted;
+    use crate::log::{Log, Options};
+    use crate::sim_disk::SimDisk;
+
+    #[test]
+    fn a_buffer_is_as_long_as_what_is_written() {
+        let options = Options::new(counted());
+        let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
+        let mut last = Chunk::new(0);
+        last.hold_part(1, Flags::CONTINUES, 1, b"the end of it");
+        last.whole = vec![7; 1 << 20];
+        let mut group = Group::new();
+        group.bytes = last.bytes.len() + last.whole.len();
+        group.chunks.push(last);
+        let (buffer, _) = log.shared.with_core(|core| core.fill(&log.shared, &group));
+        assert_eq!(buffer.capacity(), BLOCK);
     }
 }
