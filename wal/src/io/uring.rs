@@ -26,7 +26,7 @@ use slab::Slab;
 
 #[cfg(test)]
 pub(super) use self::ring::ENTRIES_DEFERRED;
-use self::ring::{Bell, Kind, Request, Ring};
+use self::ring::{Bell, Kind, Request, Ring, Submitted};
 use crate::disk::{Completion, Write};
 use crate::io::buffer::Pool;
 use crate::io::{IoBuffer, OpenFile, event};
@@ -69,7 +69,9 @@ struct Inner {
     /// The eventfd that a deferred ring signals.
     event: Arc<OwnedFd>,
     pool: Option<Arc<Pool>>,
-    /// The ring has refused a submission, and may still hold it: nothing is submitted any more.
+    /// Taken before anybody asked.
+    early: Vec<Completion>,
+    /// The ring has refused a submission, and may still hold it: the next goes to another ring.
     refused: bool,
 }
 
@@ -116,6 +118,7 @@ impl Uring {
             issuer: None,
             event,
             pool: pool.clone(),
+            early: Vec::new(),
             refused: false,
         };
         Ok(Self { inner: Mutex::new(inner), pool, without })
@@ -155,7 +158,9 @@ impl Uring {
 
     /// Appends completions that have arrived. No system call when there are none.
     pub(super) fn reap(&self, completions: &mut Vec<Completion>) {
-        self.inner().reap(completions);
+        let mut inner = self.inner();
+        completions.append(&mut inner.early);
+        inner.reap(completions);
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -186,11 +191,11 @@ fn register_some(ring: &mut Ring) -> io::Result<Arc<Pool>> {
 impl Inner {
     /// Sees to it that the ring takes this write from this thread.
     fn prepare(&mut self, write: &Write<OpenFile>) -> io::Result<()> {
-        if self.refused {
-            return Err(io::Error::other("the ring has refused a submission before"));
-        }
         if self.writes >= self.depth {
             return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if self.refused {
+            return self.go_on_shared();
         }
         if self.ring.kind() == Kind::Shared {
             return Ok(());
@@ -222,8 +227,11 @@ impl Inner {
         Ok(())
     }
 
-    /// The thread that the ring is bound to is not the one that submits (or none can be bound).
+    /// The thread that the ring is bound to is not the one that submits, or none can be bound, or
+    /// the ring has refused a submission. What it still holds goes with it.
     fn go_on_shared(&mut self) -> io::Result<()> {
+        // A bell may come behind the last write, and nobody would ask for it.
+        self.reap_early();
         if !self.flight.is_empty() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -234,6 +242,7 @@ impl Inner {
             // again is written from like any other.
             let _ = unsafe { self.ring.register(pool) };
         }
+        self.refused = false;
         Ok(())
     }
 
@@ -257,10 +266,15 @@ impl Inner {
         };
         let bell = held.bell.as_deref().map(|event| Bell { event, data: data | BELL });
         // SAFETY: the request names the buffer, file and event that `flight` holds under `key`.
-        // Only `take` removes them, for their completions, or the line below, for a submission
-        // that failed; dropping `self` waits for the completions, or lets go of `flight` for ever.
+        // Only `reap` removes them, for their completions, or a line below, for a submission that
+        // failed; dropping `self` waits for the completions, or lets go of `flight` for ever.
         match unsafe { self.ring.submit(&request, bell) } {
-            Ok(()) => {
+            Ok(Submitted::WithoutBell) => {
+                self.writes += 1;
+                self.await_without_bell(key);
+                Ok(())
+            }
+            Ok(Submitted::All) => {
                 self.writes += 1;
                 // A write that is refused at once takes its link along, and nothing rings.
                 if let Some(event) = bell
@@ -278,6 +292,27 @@ impl Inner {
                 Err((write, error))
             }
         }
+    }
+
+    /// The write under `key` is in flight, and its bell is left in the ring, never to be submitted:
+    /// behind a later write it would be rung for the wrong one.
+    #[cold]
+    fn await_without_bell(&mut self, key: usize) {
+        self.refused = true;
+        let bell = self.flight.get_mut(key).and_then(|held| held.bell.take());
+        while self.flight.contains(key) {
+            self.ring.wait();
+            self.reap_early();
+        }
+        if let Some(event) = bell {
+            event::signal(&event);
+        }
+    }
+
+    fn reap_early(&mut self) {
+        let mut early = std::mem::take(&mut self.early);
+        self.reap(&mut early);
+        self.early = early;
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) {

@@ -53,6 +53,13 @@ pub(super) struct Bell<'a> {
     pub(super) data: u64,
 }
 
+/// What the kernel has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Submitted {
+    All,
+    WithoutBell,
+}
+
 /// Places for submissions. They tell the two kinds of ring apart in a filter of system calls.
 pub(in crate::io) const ENTRIES_DEFERRED: u32 = 8;
 const ENTRIES_SHARED: u32 = 16;
@@ -126,7 +133,8 @@ impl Ring {
     }
 
     /// Submits one write, with its bell behind it. After an error nothing was submitted, and
-    /// nothing is to be submitted to this ring any more.
+    /// nothing is to be submitted to this ring any more. Nor is it when the write went without its
+    /// bell, for which the kernel had no memory.
     ///
     /// # Safety
     /// The memory that `request` names stays allocated and unmodified, its file and the bell's
@@ -135,7 +143,7 @@ impl Ring {
         &mut self,
         request: &Request<'_>,
         bell: Option<Bell<'_>>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Submitted> {
         let mut write = self.write(request);
         let count = if bell.is_some() { 2 } else { 1 };
         if bell.is_some() {
@@ -151,10 +159,9 @@ impl Ring {
         }
         drop(queue);
         match self.enter(count, 0, EnterFlags::empty())? {
-            taken if taken == count => Ok(()),
+            taken if taken == count => Ok(Submitted::All),
             0 => Err(io::ErrorKind::WouldBlock.into()),
-            // The write went without its bell: with the kernel out of memory, it is waited for.
-            _ => self.enter(0, 1, EnterFlags::GETEVENTS).map(drop),
+            _ => Ok(Submitted::WithoutBell),
         }
     }
 
