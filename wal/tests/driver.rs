@@ -144,6 +144,28 @@ fn it_takes_what_lanes_had_led_before_it_came() {
     wait(&one, &rings, handed);
 }
 
+/// Whoever led for nobody may have gone, and its write calls nobody.
+#[test]
+fn it_takes_what_was_led_for_nobody_before_it_came() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, rings) = lane(&log);
+    disk.hold();
+    let handed = stage(&mut one, b"led for nobody").unwrap();
+    one.flush(1000);
+    assert!(log.drive(1000, None).led);
+    let (looks, looked) = sync_channel(1);
+    let clock = move || {
+        let _ = looks.try_send(());
+        1000
+    };
+    let _driver = log.spawn_driver(clock).unwrap();
+    let looks_again = (0..3).all(|_| looked.recv_timeout(LONG).is_ok());
+    disk.release_all();
+    assert!(looks_again);
+    wait(&one, &rings, handed);
+}
+
 #[test]
 fn it_writes_what_was_handed_over_before_it_ends() {
     let disk = SimDisk::new();

@@ -16,7 +16,7 @@ use crate::format::group::Place;
 use crate::format::index::Entry;
 use crate::format::segment::{GROUPS_AT, LastGood};
 use crate::io::IoBuffer;
-use crate::log::flight::Flight;
+use crate::log::flight::{AwaitedBy, Flight};
 use crate::log::helper::{Reply, Task};
 use crate::log::maker::MakeError;
 use crate::log::shared::Shared;
@@ -260,8 +260,13 @@ impl<D: Disk> Core<D> {
     /// Nobody is notified of its completion who would take it: who led it has gone, or does not
     /// lead any more.
     fn is_orphan(&self, flight: &Flight<D::File>, now: Leader<'_>) -> bool {
-        let left = |leader: usize| now.drives || self.lanes[leader].gone;
-        flight.is_in_flight() && flight.leader.is_some_and(left)
+        let comes = match flight.awaited {
+            AwaitedBy::Producer(number) => !now.drives && !self.lanes[number].gone,
+            AwaitedBy::Driver => now.drives,
+            AwaitedBy::Visitor => !now.drives,
+            AwaitedBy::Nobody => false,
+        };
+        flight.is_in_flight() && !comes
     }
 
     fn ask_for_next(&mut self) {

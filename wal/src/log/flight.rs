@@ -21,9 +21,30 @@ pub(crate) struct Flight<F> {
     pub(crate) marks: Vec<(usize, u64)>,
     /// It failed elsewhere before, and is not moved again.
     pub(crate) moved: bool,
-    /// The producer whose notify fd it was submitted with.
-    pub(crate) leader: Option<usize>,
+    /// Who comes when its write does.
+    pub(crate) awaited: AwaitedBy,
     pub(crate) state: State,
+}
+
+/// Whose notify fd a write was submitted with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AwaitedBy {
+    Producer(usize),
+    Driver,
+    /// Whoever has led without being either.
+    Visitor,
+    /// Its leader does not come back for it.
+    Nobody,
+}
+
+impl AwaitedBy {
+    fn by(leader: Leader<'_>) -> Self {
+        match leader.producer {
+            Some(number) => Self::Producer(number),
+            None if leader.drives => Self::Driver,
+            None => Self::Visitor,
+        }
+    }
 }
 
 /// The buffer is with the disk from submission to completion: nobody can touch it.
@@ -67,7 +88,7 @@ impl<D: Disk> Core<D> {
                 notify: leader.notify.cloned(),
             };
             self.next_token += 1;
-            flight.leader = leader.producer;
+            flight.awaited = AwaitedBy::by(leader);
             match shared.disk.submit(write) {
                 Ok(()) => {}
                 Err((write, error)) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -10,7 +10,7 @@ use crate::format::index::Entry;
 use crate::format::segment::{GROUPS_AT, LastGood};
 use crate::io::IoBuffer;
 use crate::log::core::{Active, Core, Full, Lane, Leader, Stall};
-use crate::log::flight::{Flight, State};
+use crate::log::flight::{AwaitedBy, Flight, State};
 use crate::log::options::room;
 use crate::log::shared::Shared;
 use crate::log::wanted::Published;
@@ -138,7 +138,7 @@ impl<D: Disk> Core<D> {
             offset: place.offset,
             marks,
             moved: false,
-            leader: None,
+            awaited: AwaitedBy::Visitor,
             state: State::Ready(buffer),
         };
         self.append(&flight);

@@ -13,6 +13,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::TruncateError;
 use crate::format::segment::{GROUPS_AT, LastGood};
 use crate::log::core::{Core, Mode};
+use crate::log::flight::AwaitedBy;
 use crate::log::helper::{Helper, Reply, Task};
 use crate::log::shared::Shared;
 use crate::lsn::Lsn;
@@ -119,7 +120,7 @@ impl<D: Disk> Core<D> {
         // Their counts stand still, and nobody of them is told what becomes of their writes.
         for flight in &mut self.flights {
             flight.marks.clear();
-            flight.leader = None;
+            flight.awaited = AwaitedBy::Nobody;
         }
         // Chunks go back to nobody: a new producer may have the number of an old one.
         self.recent.clear();
