@@ -85,12 +85,24 @@ impl<D: Disk> Appender<D> {
     ) -> Result<Vec<Lsn>, AppendError> {
         // Only while it waits: a cursor that nobody reads holds up everybody's records.
         let mut call = Call { tail: self.producer.tail(), after: self.producer.handed() };
+        let appended = self.append_in(&mut call, kind, bodies);
+        drop(call);
+        self.producer.leave();
+        appended
+    }
+
+    fn append_in<B: AsRef<[u8]>>(
+        &mut self,
+        call: &mut Call,
+        kind: u8,
+        bodies: impl IntoIterator<Item = B>,
+    ) -> Result<Vec<Lsn>, AppendError> {
         let mut lsns = Vec::new();
         let lanes = 1 << self.producer.index();
         let how = Staging { kind, waits: true, lanes, reserved: false };
         for body in bodies {
             while !self.stage(&how, body.as_ref())? {
-                let again_at = self.turn(&mut call, &mut lsns)?;
+                let again_at = self.turn(call, &mut lsns)?;
                 if !self.producer.has_room(false) {
                     self.wait(again_at)?;
                 }
@@ -98,7 +110,7 @@ impl<D: Disk> Appender<D> {
         }
         let last = self.producer.handed();
         loop {
-            let again_at = self.turn(&mut call, &mut lsns)?;
+            let again_at = self.turn(call, &mut lsns)?;
             if self.producer.wants(last) {
                 break;
             }

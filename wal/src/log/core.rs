@@ -269,6 +269,22 @@ impl<D: Disk> Core<D> {
         flight.is_in_flight() && !comes
     }
 
+    /// The lane does not come for a while: neither for the writes that it led nor to read its tail,
+    /// which ends. True if that leaves something for others to do.
+    pub(crate) fn leave(&mut self, number: usize) -> bool {
+        self.lanes[number].tail = None;
+        let mut left = false;
+        for flight in &mut self.flights {
+            if flight.is_in_flight() && flight.awaited == AwaitedBy::Producer(number) {
+                flight.awaited = AwaitedBy::Nobody;
+                left = true;
+            }
+            left |= flight.is_ready();
+        }
+        let waits = self.lanes.iter().any(|lane| !lane.ring.is_empty());
+        left || waits && self.flights.len() < FLIGHTS_MAX
+    }
+
     fn ask_for_next(&mut self) {
         if self.next.is_some() || self.next_asked || self.now_ms < self.ask_at_ms {
             return;

@@ -13,7 +13,7 @@ use crate::chunk::Chunk;
 use crate::disk::Disk;
 use crate::error::StageError;
 use crate::format::record::{BODY_MAX, Flags, HEADER_LEN};
-use crate::log::core::{Leader, ProducerShared};
+use crate::log::core::{Core, Leader, ProducerShared};
 use crate::log::shared::{Drive, Shared};
 use crate::lsn::{Handed, Lsn};
 use crate::tail::TailCursor;
@@ -262,6 +262,16 @@ impl<D: Disk> Producer<D> {
             return;
         }
         self.log.lead(self.leader(), now_ms, false);
+    }
+
+    /// Its owner does not come for a while, though writes that it led for others may come back, and
+    /// others may have waited for its cursor of the tail, which ends: they see to that.
+    pub(crate) fn leave(&self) {
+        let index = usize::from(self.index);
+        let left = |core: &mut Core<D>| core.generation == self.generation && core.leave(index);
+        if self.log.with_core(left) {
+            self.log.wake_leaders();
+        }
     }
 
     fn leader(&self) -> Leader<'_> {
