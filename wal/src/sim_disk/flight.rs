@@ -9,7 +9,8 @@ use std::sync::{Arc, PoisonError};
 use crate::disk::Write;
 use crate::io::event;
 use crate::sim_disk::faults::Fault;
-use crate::sim_disk::{Hook, SimDisk, SimFile};
+use crate::sim_disk::names::FileId;
+use crate::sim_disk::{Hook, SimDisk};
 
 #[derive(Debug, Default)]
 pub(super) struct Flight {
@@ -19,7 +20,9 @@ pub(super) struct Flight {
 
 #[derive(Debug)]
 pub(super) struct InFlight {
-    pub(super) write: Write<SimFile>,
+    /// Names its file by its place: a file that holds its disk would keep a disk with writes in
+    /// flight alive for ever.
+    pub(super) write: Write<FileId>,
     pub(super) number: u64,
     pub(super) fault: Option<Fault>,
 }
@@ -58,8 +61,8 @@ impl Flight {
     }
 }
 
-fn overlap(one: &Write<SimFile>, other: &Write<SimFile>) -> bool {
-    one.file.file == other.file.file
+fn overlap(one: &Write<FileId>, other: &Write<FileId>) -> bool {
+    one.file == other.file
         && one.offset < other.offset + other.buffer.len() as u64
         && other.offset < one.offset + one.buffer.len() as u64
 }

@@ -186,6 +186,8 @@ impl State {
         }
         let fault = self.meet_fault(Op::Write);
         let number = self.next_write();
+        let Write { file, buffer, offset, sync, token, notify } = write;
+        let write = Write { file: file.file, buffer, offset, sync, token, notify };
         self.flight.add(InFlight { write, number, fault });
         Ok(())
     }
@@ -208,7 +210,7 @@ impl State {
     fn complete(&mut self, ended: InFlight) -> Completed {
         let InFlight { write, number, fault } = ended;
         let Write { file, buffer, offset, sync, token, notify } = write;
-        let result = self.carry_out(file.file, &buffer, offset, sync, number, fault);
+        let result = self.carry_out(file, &buffer, offset, sync, number, fault);
         self.done.push(Completion { token, buffer, result });
         Completed { token, notify }
     }
@@ -274,7 +276,7 @@ impl State {
     pub(super) fn with_flight(&self, file: FileId) -> Cow<'_, Contents> {
         let mut contents = Cow::Borrowed(&self.files[file]);
         for InFlight { write, number, .. } in self.flight.iter() {
-            if write.file.file == file {
+            if write.file == file {
                 let offset = usize::try_from(write.offset).unwrap_or(usize::MAX);
                 contents.to_mut().write_perhaps(*number, &write.buffer, offset);
             }
@@ -290,7 +292,7 @@ impl State {
         after.writes = self.writes;
         after.lie = self.lie;
         for InFlight { write, number, fault } in self.flight.iter() {
-            let (file, bytes) = (write.file.file, &write.buffer);
+            let (file, bytes) = (write.file, &write.buffer);
             // Its result is told to nobody: who asked has ended.
             let _ = after.carry_out(file, bytes, write.offset, false, *number, *fault);
         }

@@ -525,3 +525,14 @@ fn a_write_submitted_as_the_power_goes_never_completes() {
     assert!(!on.is_off());
     on.sync_dir().unwrap();
 }
+
+#[test]
+fn a_disk_with_writes_in_flight_is_freed_with_its_last_owner() {
+    let disk = SimDisk::new();
+    let file = disk.create("a", 4096).unwrap();
+    disk.hold();
+    disk.submit(write(&file, 1, 0, 1, true)).unwrap();
+    let shared = Arc::downgrade(&disk.shared);
+    drop((disk, file));
+    assert_eq!(shared.strong_count(), 0);
+}
