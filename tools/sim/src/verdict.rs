@@ -8,7 +8,7 @@ use crate::history::{Conn, Entry, Event, History, MessageId};
 use crate::ledger::Ledger;
 use crate::oracle::{self, Broken, Subject};
 use crate::plan::Plan;
-use crate::world::World;
+use crate::world::{Outcome, World};
 
 /// What became of a seed.
 #[derive(Debug)]
@@ -32,18 +32,21 @@ const EVENTS_MAX: usize = 40;
 
 /// Runs a seed and holds every promise against it.
 pub fn run(seed: u64, lanes: Option<u16>) -> Verdict {
-    let play = || World::new(seed, Plan::new(seed, lanes)).run();
-    let outcome = match catch_unwind(AssertUnwindSafe(play)) {
-        Ok(outcome) => outcome,
-        Err(panic) => return panicked(seed, &*panic),
-    };
-    let mut coverage = outcome.coverage;
-    let history = outcome.history;
+    guard(seed, || judge(seed, World::new(seed, Plan::new(seed, lanes)).run()))
+}
+
+/// Whatever panics, the product, the world or an oracle: it is the verdict, and has its text.
+fn guard(seed: u64, work: impl FnOnce() -> Verdict) -> Verdict {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| panicked(seed, &*panic))
+}
+
+fn judge(seed: u64, outcome: Outcome) -> Verdict {
+    let Outcome { history, mut coverage, lives, .. } = outcome;
     note_reached(&history, &mut coverage);
     let ledger = Ledger::of(&history);
     let broken = oracle::check(&ledger);
     let events = broken.first().map_or_else(Vec::new, |first| concerned(&ledger, first));
-    Verdict { seed, broken, events, coverage, lives: outcome.lives, hash: history.hash() }
+    Verdict { seed, broken, events, coverage, lives, hash: history.hash() }
 }
 
 /// Everything that happened in a seed, in words.
@@ -144,5 +147,28 @@ fn touches(event: &Event) -> Touches {
         | Event::Freed { conn, .. }
         | Event::Unfit { conn, .. } => of(conn),
         Event::Folded { .. } | Event::Waits { .. } => Touches::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zzq_codec::AckKind;
+    use zzq_types::ReasonCode;
+
+    use super::*;
+
+    #[test]
+    fn an_oracle_that_panics_is_the_verdict_of_its_seed() {
+        let verdict = guard(7, || {
+            let mut history = History::default();
+            // Of a message that nobody has: the ledger has no place for it.
+            let (conn, message) = (Conn(0), MessageId(9));
+            let (kind, reason) = (AckKind::PubAck, ReasonCode::Success);
+            history.note(1, Event::Answered { conn, message, kind, reason });
+            let coverage = Coverage::default();
+            judge(7, Outcome { history, coverage, lives: 1, steps: 1 })
+        });
+        assert_eq!((verdict.seed, verdict.broken[0].promise), (7, "invariants"));
+        assert!(verdict.broken[0].what.contains("index out of bounds"), "{verdict:?}");
     }
 }
