@@ -19,7 +19,7 @@ use zzq_sim::verdict::{self, Verdict};
 #[command(version)]
 struct Args {
     /// How many seeds.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
@@ -61,7 +61,7 @@ fn main() -> anyhow::Result<ExitCode> {
         for verdict in verdicts.iter().filter(|verdict| !verdict.broken.is_empty()) {
             writeln!(out, "{}", describe(verdict, args.lanes))?;
         }
-        writeln!(out, "seeds {from} to {}", from + args.seeds.saturating_sub(1))?;
+        writeln!(out, "seeds {from} to {}", from + (args.seeds - 1))?;
         writeln!(out, "{}", summary.text())?;
         writeln!(out, "{}", summary.verdict())?;
     }
@@ -128,4 +128,15 @@ fn describe(verdict: &Verdict, lanes: Option<u16>) -> String {
     let replay = "cargo run --profile sim -p zzq-sim -- --trace --seeds 1";
     text.push(format!("  replay it with: {replay} --from {from}{option}"));
     text.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_seeds_at_all_are_wrong_use_and_not_clean() {
+        assert!(Args::try_parse_from(["zzq_sim", "--seeds", "0"]).is_err());
+        assert!(Args::try_parse_from(["zzq_sim", "--seeds", "1"]).is_ok());
+    }
 }
