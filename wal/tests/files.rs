@@ -11,6 +11,8 @@ use zzq_wal::sim_disk::SimDisk;
 use zzq_wal::{Log, Lsn, META_NAME, OpenError, Options, Producer, segment_number};
 
 const RECORDS: u8 = 60;
+/// Of a record: more than a block.
+const LEN: usize = 7000;
 
 fn options(seed: u64) -> Options {
     Options { segment_size: 64 * 1024, ..small(seed) }
@@ -18,7 +20,7 @@ fn options(seed: u64) -> Options {
 
 fn write(log: &Log<SimDisk>, lane: &mut Producer<SimDisk>, records: std::ops::Range<u8>) {
     for n in records {
-        put(log, lane, &[n; 3000]);
+        put(log, lane, &[n; LEN]);
         if n == 30 {
             log.trim(Lsn::new(25));
         }
@@ -62,7 +64,7 @@ fn shows_all(disk: &SimDisk, what: &str) -> bool {
 }
 
 fn bodies_from(first: u8) -> Vec<Vec<u8>> {
-    (first - 1..RECORDS).map(|n| vec![n; 3000]).collect()
+    (first - 1..RECORDS).map(|n| vec![n; LEN]).collect()
 }
 
 #[test]
@@ -132,4 +134,23 @@ fn blocks_of_another_time_or_place_are_never_taken_for_groups() {
         }
     }
     assert!(refused > 100 && complete > 20, "{refused} {complete}");
+}
+
+/// A file ends at any byte, in the middle of a block or a group too.
+#[test]
+fn a_file_that_ends_too_early_never_ends_the_log_there() {
+    let (whole, _) = written();
+    let (mut refused, mut complete) = (0, 0);
+    for (name, size) in whole.list().unwrap() {
+        for len in (0..size).step_by(1361) {
+            let disk = whole.restart();
+            disk.cut(&name, len).unwrap();
+            if shows_all(&disk, &format!("{name} cut to {len}")) {
+                complete += 1;
+            } else {
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 50 && complete > 50, "{refused} {complete}");
 }

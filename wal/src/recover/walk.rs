@@ -141,7 +141,9 @@ impl<W: Windows> Walk<W> {
             let wanted = bytes.len().min(missing);
             carry.extend_from_slice(&bytes[..wanted]);
             self.at += wanted as u64;
-            if wanted == 0 {
+            // The file may end within the group, and within a block.
+            let span = self.windows.span();
+            if !self.window.as_ref().is_some_and(|window| window.goes_on(span)) {
                 break;
             }
         }
