@@ -119,6 +119,8 @@ pub enum Event {
     Died { how: Death },
     /// A broker that was told to start did not, and said this.
     NotStarted { why: String },
+    /// So many steps were made that nobody can believe in an end.
+    Endless,
     /// Somebody set the wall clock.
     WallSet { by_ms: i64 },
     /// From now on nothing goes wrong.

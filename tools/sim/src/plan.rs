@@ -95,10 +95,11 @@ impl Plan {
         if chance.once_in(6) {
             options.log = LogPolicy::Everything;
         }
-        let limits = &mut options.limits;
-        limits.max_inflight = *chance.pick(&[2, 10, 1024, 1024]);
-        if chance.once_in(6) {
-            limits.max_queued_messages = usize::try_from(chance.within(10, 60)).unwrap_or(60);
+        options.limits.max_inflight = *chance.pick(&[2, 10, 1024, 1024]);
+        let is_limited = chance.once_in(5);
+        let few = usize::try_from(chance.within(10, 60)).unwrap_or(60);
+        if is_limited {
+            options.limits.max_queued_messages = few;
         }
         let weather = Weather {
             delay_ms: *chance.pick(&[1, 5, 40]),
@@ -107,7 +108,7 @@ impl Plan {
             piece: *chance.pick(&[3, 50, 1 << 16, 1 << 16, 1 << 16]),
         };
         let count = chance.within(3, 6);
-        let clients = (0..count).map(|at| ClientPlan::new(at, &mut chance)).collect();
+        let clients = (0..count).map(|at| ClientPlan::new(at, is_limited, &mut chance)).collect();
         Self {
             lanes: lanes.unwrap_or(drawn),
             group_size: *chance.pick(&[32 * 1024, 64 * 1024]),
@@ -156,9 +157,11 @@ impl Faults {
 }
 
 impl ClientPlan {
-    fn new(at: u64, chance: &mut Chance) -> Self {
+    /// Where queues are limited all speak MQTT 5: see the known gaps in `doc/architecture.md`.
+    fn new(at: u64, is_limited: bool, chance: &mut Chance) -> Self {
         use ProtocolVersion::{V5, V31, V311};
-        let version = *chance.pick(&[V31, V311, V311, V5, V5, V5]);
+        let drawn = *chance.pick(&[V31, V311, V311, V5, V5, V5]);
+        let version = if is_limited { V5 } else { drawn };
         let keeps = match chance.below(8) {
             // Somebody is there to keep promises to.
             _ if at == 0 => Keeps::Always,

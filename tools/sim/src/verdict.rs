@@ -121,6 +121,7 @@ fn touches(event: &Event) -> Touches {
         Event::Started { .. }
         | Event::Died { .. }
         | Event::NotStarted { .. }
+        | Event::Endless
         | Event::WallSet { .. }
         | Event::Healed
         | Event::Folded { outcome: Err(_), .. } => {

@@ -16,6 +16,9 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
             Event::NotStarted { why } => {
                 broken.push(Broken::new(PROMISE, format!("the broker does not start: {why}"), &[]));
             }
+            Event::Endless => {
+                broken.push(Broken::new(PROMISE, "the run never ends".into(), &[]));
+            }
             Event::Waits { client, what } => {
                 let what = format!("{} waits for {what}", ledger.name(*client));
                 broken.push(Broken::new(PROMISE, what, &[Subject::Client(*client)]));
@@ -36,8 +39,10 @@ mod tests {
         let client = script.member();
         script.note(Event::Waits { client, what: "PUBCOMP".into() });
         assert_eq!(breaks(&script), ["healed"]);
-        let mut script = Script::new();
-        script.note(Event::NotStarted { why: "damaged".into() });
-        assert_eq!(breaks(&script), ["healed"]);
+        for event in [Event::Endless, Event::NotStarted { why: "damaged".into() }] {
+            let mut script = Script::new();
+            script.note(event);
+            assert_eq!(breaks(&script), ["healed"]);
+        }
     }
 }
