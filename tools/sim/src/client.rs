@@ -65,6 +65,8 @@ pub struct Client {
     must_clean: bool,
     /// The session ends with this connection.
     is_guest: bool,
+    /// The session that it knows may end by itself.
+    is_unsure: bool,
     heard_at: u64,
     said_at: u64,
     pinged: bool,
@@ -115,6 +117,7 @@ impl Client {
             unanswered: BTreeMap::new(),
             must_clean: false,
             is_guest: false,
+            is_unsure: false,
             heard_at: 0,
             said_at: 0,
             pinged: false,
@@ -186,10 +189,11 @@ impl Client {
         self.forget_connection();
         //= MQTT311-3.1.2-6
         if self.is_guest {
-            // Whether a session of before has ended with it, the broker may not know.
-            self.must_clean |= was_opening;
             self.forget(desk);
         }
+        // A CONNECT that was not answered may have opened another session than the one it knows, if
+        // that may have ended before or with it: what is present then, it could not tell.
+        self.must_clean |= was_opening && (self.is_guest || self.is_unsure);
         let pause = if desk.calm { 50 } else { self.plan.pause_ms * 10 };
         self.next_at = desk.now + self.chance.within(0, pause);
     }

@@ -88,6 +88,7 @@ impl Client {
         desk.note(Event::Accepted { conn, present });
         self.line = Line::Up(conn, hello);
         self.must_clean = false;
+        self.is_unsure = hello.expiry_s != u32::MAX;
         if present == Some(false) || hello.clean {
             self.forget(desk);
         } else {
