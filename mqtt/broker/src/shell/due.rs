@@ -104,11 +104,23 @@ impl<D: Disk> Shell<D> {
         })
     }
 
-    /// False: there was no room.
+    /// False: there was no room, or it is not due any more once what is under way is applied.
     fn see_to(&mut self, io: &mut Io<'_, D>, due: &Due) -> bool {
         match due {
             Due::Will { session, lsn } => self.publish_will(io, *session, *lsn),
-            Due::SessionEnd { session } => self.end_session(io, *session, false),
+            Due::SessionEnd { session } => {
+                let known = self.state.session(*session);
+                if known.is_some_and(|known| self.opening.contains_key(known.client())) {
+                    // Its client has come back in time.
+                    return false;
+                }
+                let ended = self.end_session(io, *session, false);
+                if ended && self.journal.is_log() {
+                    // Its client may come back before that is applied: it waits then.
+                    self.overlay.noted(*session, self.journal.handed());
+                }
+                ended
+            }
             Due::Messages { session } => {
                 let ranges = self.state.expired(*session, self.now_ms, QueueNumber::ZERO);
                 let count: u64 = ranges.iter().map(|r| r.last.get() - r.first.get() + 1).sum();

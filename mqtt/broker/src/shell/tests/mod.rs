@@ -2,6 +2,7 @@
 
 mod counts;
 mod crash;
+mod expiry;
 mod flood;
 mod harness;
 mod random;
