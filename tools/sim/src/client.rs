@@ -45,6 +45,7 @@ impl Desk<'_> {
 
 /// See the file.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one client")]
 pub struct Client {
     id: ClientId,
     name: String,

@@ -117,6 +117,8 @@ pub enum Event {
     Started { wall_ms: u64 },
     /// It does not any more.
     Died { how: Death },
+    /// A start that the power or a fault of the disk has ended.
+    StartFailed { why: String },
     /// A broker that was told to start did not, and said this.
     NotStarted { why: String },
     /// So many steps were made that nobody can believe in an end.

@@ -120,6 +120,7 @@ fn touches(event: &Event) -> Touches {
     match event {
         Event::Started { .. }
         | Event::Died { .. }
+        | Event::StartFailed { .. }
         | Event::NotStarted { .. }
         | Event::Endless
         | Event::WallSet { .. }

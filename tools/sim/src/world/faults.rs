@@ -122,13 +122,17 @@ impl World {
                 self.helper_waits = true;
                 self.reader_waits = true;
             }
-            Err(_) if self.node.device.disk.is_off() => {
+            Err(error) if self.node.device.disk.is_off() => {
+                self.note(Event::StartFailed { why: error.to_string() });
                 self.coverage.hit("crash in recovery");
                 self.node.die(Death::PowerCut);
                 self.power_counts = false;
                 self.start_at = now + self.chance.within(1, 500);
             }
-            Err(StartError::Store { .. } | StartError::Lanes(_)) if self.disk_may_fail => {
+            Err(error @ (StartError::Store { .. } | StartError::Lanes(_)))
+                if self.disk_may_fail =>
+            {
+                self.note(Event::StartFailed { why: error.to_string() });
                 self.coverage.hit("start fails on a fault");
                 self.node.device.heal();
                 self.space_comes_at = None;
