@@ -269,8 +269,9 @@ fn renew_expiry(out: &mut PropertiesBuf, from: Properties<'_>, expires_ms: u64, 
     out.clear();
     for (property, encoded) in from.iter_encoded() {
         match property {
-            Property::MessageExpiry(_) => {
-                let left = u32::try_from(left).unwrap_or(u32::MAX);
+            Property::MessageExpiry(all) => {
+                // Log time may be ahead of this lane's clock: nobody is told more than was asked.
+                let left = u32::try_from(left).unwrap_or(u32::MAX).min(all);
                 let pushed = out.push(Property::MessageExpiry(left));
                 assert!(pushed.is_ok(), "an integer is never too long");
             }
@@ -307,5 +308,17 @@ mod tests {
             Property::UserProperty("k", "v"),
         ];
         assert_eq!(read, wanted);
+    }
+
+    /// The log stamped it a moment after this lane last looked at its clock.
+    #[test]
+    fn nobody_is_told_more_than_the_publisher_asked_for() {
+        //= MQTT5-3.3.2-6
+        let mut from = PropertiesBuf::new();
+        from.push(Property::MessageExpiry(10)).unwrap();
+        let mut out = PropertiesBuf::new();
+        renew_expiry(&mut out, from.as_properties(), 20_000, 9_999);
+        let read: Vec<_> = out.as_properties().iter().collect();
+        assert_eq!(read, [Property::MessageExpiry(10)]);
     }
 }
