@@ -54,7 +54,6 @@ fn keeps_its_promises(flags: &[&str]) -> Result<(), Failed> {
 }
 
 fn under_aio() -> Result<(), Failed> {
-    //= W12
     keeps_its_promises(&["--cuts=12", "--generations=2", "--backend=aio"])
 }
 

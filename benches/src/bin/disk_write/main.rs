@@ -55,7 +55,11 @@ fn main() -> Result<()> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..arguments.hogs {
-            scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let measured = measure(&arguments);
         stop.store(true, Ordering::Relaxed);
@@ -120,7 +124,9 @@ impl Subject {
         let mut offset = 0;
         let (began, cpu) = (Instant::now(), cpu_time());
         let mut buffers: Vec<_> = (0..depth).map(|_| self.disk.buffer(bytes)).collect();
-        buffers.iter_mut().for_each(|buffer| buffer.resize(bytes));
+        for buffer in &mut buffers {
+            buffer.resize(bytes);
+        }
         while began.elapsed() < length {
             while let Some(buffer) = buffers.pop() {
                 let token = started.len() as u64;

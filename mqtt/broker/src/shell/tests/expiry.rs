@@ -1,5 +1,5 @@
-//! Sessions that come to their end by time, while as much is in flight as can be: what is handed over
-//! waits for its place in the log.
+//! Sessions that come to their end by time, while as much is in flight as can be: what is handed
+//! over waits for its place in the log.
 
 use zzq_types::QoS::AtLeastOnce;
 
