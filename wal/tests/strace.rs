@@ -170,5 +170,6 @@ fn assert_bites(calls: &[Call]) {
             _ => {}
         }
     }
-    assert!(files > 20 && names > 6, "{files} {names}");
+    // How many are the only ones depends on how far the helper is behind.
+    assert!(files > 20 && names > 2, "{files} {names}");
 }

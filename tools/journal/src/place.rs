@@ -14,7 +14,7 @@ use crate::escape::quoted;
 use crate::survey::Survey;
 
 /// How often a moving log is looked at again before what it seems to be is believed.
-pub(crate) const LOOKS_MAX: usize = 8;
+pub(crate) const LOOKS_MAX: usize = 64;
 
 /// Why nothing could be said about a log.
 #[derive(Debug, thiserror::Error)]

@@ -78,14 +78,14 @@ pub fn verify(
 }
 
 /// A log that moves is read again where it seemed not to go on: what was being written then is
-/// there now.
+/// there now. What is damaged is so at the same place again.
 fn read_all(
     place: &Place,
     options: VerifyOptions,
     aside: &mut dyn Write,
 ) -> Result<(Survey<ReadOnlyFile>, Tallied, usize), Trouble> {
-    let mut looks = 0;
-    loop {
+    let mut before = None;
+    for looks in 1.. {
         let survey = place.survey()?;
         let mut tally = Tally::new(&survey, options, aside);
         let unfinished = walk(&survey, Lsn::FIRST, &mut |event| {
@@ -93,11 +93,14 @@ fn read_all(
             ControlFlow::Continue(())
         })?;
         let tallied = tally.done;
-        looks += 1;
-        if !place.is_live() || !tallied.stopped || looks == LOOKS_MAX {
+        let stop = tallied.stops.first().map(|stop| (stop.file.clone(), stop.offset));
+        let again = stop.is_some() && stop == before;
+        if !place.is_live() || !tallied.stopped || again || looks == LOOKS_MAX {
             return Ok((survey, tallied, unfinished));
         }
+        before = stop;
     }
+    unreachable!("the last look is believed")
 }
 
 /// Shows what is being done; nothing: that it is done.
