@@ -4,8 +4,10 @@
 
 use std::fmt::Display;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use zzq_wal::io::{Backend, FileDisk};
 use zzq_wal::{Log, OpenError};
@@ -24,9 +26,24 @@ pub fn recover(
         return say(Note::Wrong(format!("the file system does not mount: {error}")));
     }
     let found = look(&directory.join("log"), say);
-    unmount(directory, UnmountFlags::empty())?;
+    unmount_when_free(directory)?;
     found
 }
+
+/// Unmounts, once the kernel has let go of the files that a closed `io_uring` had: it does so after
+/// the close, and tells nobody.
+pub fn unmount_when_free(directory: &Path) -> rustix::io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match unmount(directory, UnmountFlags::empty()) {
+            Err(Errno::BUSY) if Instant::now() < end => std::thread::sleep(PAUSE),
+            outcome => return outcome,
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Mounts the file system on a device.
 pub fn mount_at(device: &Path, directory: &Path) -> rustix::io::Result<()> {

@@ -63,7 +63,7 @@ fn under_pwrite() -> Result<(), Failed> {
 
 /// The rig itself: it sees a loss where there is one.
 fn dropped_syncs_show() -> Result<(), Failed> {
-    let output = power_cut(&["--cuts=12", "--generations=1", "--drop-syncs"]);
+    let output = power_cut(&["--cuts=60", "--generations=1", "--drop-syncs"]);
     let found = said(&output);
     let good = output.status.code() == Some(1) && found.contains("acknowledged up to");
     if good { Ok(()) } else { Err(format!("it has found no loss: {found}").into()) }

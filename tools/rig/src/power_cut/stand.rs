@@ -21,6 +21,7 @@ use crate::notes::Note;
 use crate::place::{disk_in, mount_in};
 use crate::promise::Found;
 use crate::recorder::{Event, Recorder};
+use crate::recovery::unmount_when_free;
 use crate::workload::Life;
 
 /// Length of the disk in bytes.
@@ -86,7 +87,7 @@ impl Stand {
         for life in lives {
             failures.extend(self.live(&life)?);
         }
-        run("umount", &[mount])?;
+        unmount_when_free(&self.mount)?;
         Ok(failures)
     }
 
