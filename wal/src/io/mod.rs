@@ -18,6 +18,8 @@ mod file_disk;
 mod lock;
 mod pwrite;
 mod read_only;
+#[cfg(test)]
+mod samples;
 #[expect(unsafe_code, reason = "rings shared with the kernel; each block proves its own")]
 mod uring;
 

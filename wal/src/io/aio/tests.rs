@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use super::*;
 use crate::disk::{BLOCK, DiskFile};
 use crate::io::directory::Directory;
+use crate::io::samples::write;
 use crate::io::{IoBuffer, event};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -23,19 +23,6 @@ fn fixture(blocks: u64) -> Fixture {
     let file = Directory::open(directory.path()).unwrap();
     let file = file.create("segment", blocks * BLOCK as u64).unwrap();
     Fixture { file, _directory: directory }
-}
-
-fn block(byte: u8) -> IoBuffer {
-    let mut buffer = IoBuffer::with_blocks(1);
-    buffer.fill(byte);
-    buffer
-}
-
-fn write(file: &OpenFile, at: u64, byte: u8, notify: Option<&Arc<OwnedFd>>) -> Write<OpenFile> {
-    let notify = notify.cloned();
-    let file = file.clone();
-    let offset = at * BLOCK as u64;
-    Write { file, buffer: block(byte), offset, sync: true, token: at, notify }
 }
 
 /// Reaps until `count` completions are there, waiting for the event in between.

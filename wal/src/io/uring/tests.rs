@@ -9,6 +9,7 @@ use super::*;
 use crate::disk::{BLOCK, DiskFile};
 use crate::io::confined::{Refused, refuse};
 use crate::io::directory::Directory;
+use crate::io::samples::write;
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -31,19 +32,6 @@ fn fixture(issuers: Issuers, depth: usize, blocks: u64) -> Option<Fixture> {
             None
         }
     }
-}
-
-fn block(byte: u8) -> IoBuffer {
-    let mut buffer = IoBuffer::with_blocks(1);
-    buffer.fill(byte);
-    buffer
-}
-
-fn write(file: &OpenFile, at: u64, byte: u8, notify: Option<&Arc<OwnedFd>>) -> Write<OpenFile> {
-    let notify = notify.cloned();
-    let file = file.clone();
-    let offset = at * BLOCK as u64;
-    Write { file, buffer: block(byte), offset, sync: true, token: at, notify }
 }
 
 fn reap(uring: &Uring, event: &OwnedFd, count: usize) -> Vec<Completion> {
