@@ -81,12 +81,14 @@ impl State {
         }
     }
 
+    //= MQTT311-3.3.1-10
+    //= MQTT311-3.3.1-11
+    //= MQTT311-3.3.1-12
+    //= MQTT311-3.3.1-5
     //= MQTT5-3.3.1-5
     //= MQTT5-3.3.1-6
     //= MQTT5-3.3.1-7
-    //= MQTT311-3.3.1-5
-    //= MQTT311-3.3.1-10
-    //= MQTT311-3.3.1-11
+    //= MQTT5-3.3.1-8
     fn retain(
         &mut self,
         lsn: Lsn,
@@ -121,6 +123,7 @@ impl State {
     }
 
     /// Brings a message to one destination of a decision.
+    //= MQTT311-3.1.2-5
     pub(super) fn deliver(
         &mut self,
         message: Message,

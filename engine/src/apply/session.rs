@@ -52,13 +52,16 @@ impl State {
     }
 
     /// Opens a session, or resumes the client's own.
+    //= MQTT311-3.1.2-12
+    //= MQTT311-3.1.2-4
+    //= MQTT311-3.1.2-6
+    //= MQTT311-3.1.2-8
+    //= MQTT311-3.1.3-2
     //= MQTT5-3.1.2-4
     //= MQTT5-3.1.2-5
     //= MQTT5-3.1.2-6
     //= MQTT5-3.1.2-7
-    //= MQTT311-3.1.2-4
-    //= MQTT311-3.1.2-6
-    //= MQTT311-3.1.2-8
+    //= MQTT5-3.1.3-2
     pub(super) fn connect(
         &mut self,
         lsn: Lsn,
@@ -152,9 +155,10 @@ impl State {
         });
     }
 
-    //= MQTT5-3.1.2-10
-    //= MQTT5-3.14.4-3
     //= MQTT311-3.14.4-3
+    //= MQTT5-3.1.2-10
+    //= MQTT5-3.1.2-23
+    //= MQTT5-3.14.4-3
     pub(super) fn session_down(
         &mut self,
         time_ms: u64,
@@ -180,6 +184,9 @@ impl State {
         self.count_unknown(known.is_some());
     }
 
+    //= MQTT311-4.1.0-1
+    //= MQTT311-4.1.0-2
+    //= MQTT5-4.1.0-1
     //= MQTT5-4.1.0-2
     pub(super) fn session_end(
         &mut self,
@@ -226,6 +233,7 @@ impl State {
 
     /// Ends a session: its will is due now, what its groups may still get becomes orphans, all
     /// else is let go.
+    //= MQTT311-3.1.2-7
     //= MQTT5-3.1.2-8
     //= MQTT5-4.8.2-5
     pub(super) fn end_session(

@@ -85,8 +85,9 @@ impl Inbound {
     }
 
     /// Frees an identifier; `false` if it was not open.
-    //= MQTT5-4.3.3-12
     //= MQTT311-4.3.3-2
+    //= MQTT5-4.3.3-12
+    //= MQTT5-4.3.3-13
     pub(crate) fn release(&mut self, id: PacketId) -> bool {
         match &mut self.0 {
             Set::Few(ids) => match ids.binary_search(&id.get()) {

@@ -179,12 +179,14 @@ impl Outbound {
     }
 
     /// What to send next.
-    //= MQTT5-3.3.1-1
-    //= MQTT5-3.3.4-9
-    //= MQTT5-4.4.0-1
-    //= MQTT5-4.9.0-2
     //= MQTT311-3.3.1-1
     //= MQTT311-4.4.0-1
+    //= MQTT5-3.3.1-1
+    //= MQTT5-3.3.4-9
+    //= MQTT5-4.3.2-1
+    //= MQTT5-4.3.3-1
+    //= MQTT5-4.4.0-1
+    //= MQTT5-4.9.0-2
     pub fn next(&mut self, queue: &Queue, progress: Progress) -> Outgoing {
         self.early.advance(progress.committed);
         self.closed.advance(queue.first_open().get(), progress);

@@ -66,6 +66,7 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Why a CONNECT is refused whoever sends it.
+    //= MQTT5-4.12.0-6
     fn unacceptable(&self, connect: &Connect<'_>) -> Option<(ReasonCode, &'static str)> {
         if self.stopping {
             return Some((ReasonCode::ServerUnavailable, "the broker stops"));
@@ -101,6 +102,8 @@ impl<D: Disk> Shell<D> {
         }
     }
 
+    //= MQTT311-3.1.4-3
+    //= MQTT5-3.1.4-4
     fn connect_as(
         &mut self,
         io: &mut Io<'_, D>,
@@ -269,6 +272,7 @@ impl<D: Disk> Shell<D> {
     //= MQTT311-3.2.2-1
     //= MQTT311-3.2.2-2
     //= MQTT311-3.2.2-3
+    //= MQTT5-3.1.2-28
     //= MQTT5-3.2.2-1
     //= MQTT5-3.2.2-2
     //= MQTT5-3.2.2-3

@@ -41,6 +41,7 @@ impl<D: Disk> Shell<D> {
     //= MQTT311-3.1.2-10
     //= MQTT311-3.14.4-3
     //= MQTT5-3.1.2-10
+    //= MQTT5-3.14.4-1
     //= MQTT5-3.14.4-3
     pub(super) fn disconnect(
         &mut self,

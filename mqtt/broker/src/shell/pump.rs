@@ -80,6 +80,8 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Sends what may go out now.
+    //= MQTT5-3.3.4-10
+    //= MQTT5-4.9.0-3
     pub(super) fn pump_conn(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         let progress = self.progress();
         let Some(mut outlet) = self.outlet(conn, progress) else { return };
@@ -286,6 +288,8 @@ impl Outlet<'_> {
 //= MQTT311-3.3.4-1
 //= MQTT5-3.3.1-1
 //= MQTT5-3.3.1-3
+//= MQTT5-4.3.2-2
+//= MQTT5-4.3.3-2
 fn manner(queue: &Queue, waiting: Waiting, dup: bool) -> Manner<'_> {
     Manner {
         qos: waiting.qos,

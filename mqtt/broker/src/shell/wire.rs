@@ -223,6 +223,9 @@ impl Wire {
     }
 
     /// Writes a message to its only receiver, or to one that gets a form of its own.
+    //= MQTT5-3.1.2-26
+    //= MQTT5-3.1.2-27
+    //= MQTT5-3.3.2-11
     //= MQTT5-3.3.4-3
     //= MQTT5-3.3.4-4
     pub(crate) fn send<H: Handler>(
