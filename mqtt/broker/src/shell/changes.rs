@@ -6,11 +6,9 @@
 //!
 //! Assumes: a lane's messages to another arrive in order.
 
-use rustc_hash::FxHashMap;
 use slab::Slab;
 use zzq_engine::SessionNumber;
 use zzq_lanes::{Class, ConnId};
-use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
@@ -40,16 +38,6 @@ struct Change {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     open: Slab<Change>,
-    /// What was sent live, of retained messages, to sessions whose retained answers are owed.
-    live: FxHashMap<SessionNumber, Live>,
-}
-
-/// Retained messages that a session was sent as they were published.
-#[derive(Debug, Default)]
-struct Live {
-    watchers: u32,
-    /// For each topic the newest of each order that there is.
-    newest: FxHashMap<Box<str>, Vec<Lsn>>,
 }
 
 impl Changes {
@@ -60,50 +48,6 @@ impl Changes {
             Then::Forget { .. } | Then::Sighted { .. } => None,
         }
     }
-
-    /// A session waits for retained messages.
-    pub(super) fn watch(&mut self, session: SessionNumber) {
-        self.live.entry(session).or_default().watchers += 1;
-    }
-
-    /// It has got those of one change.
-    pub(super) fn unwatch(&mut self, session: SessionNumber) {
-        if let Some(live) = self.live.get_mut(&session) {
-            live.watchers -= 1;
-            if live.watchers == 0 {
-                self.live.remove(&session);
-            }
-        }
-    }
-
-    /// A retained message was routed to a session as it was published. Numbers that are a multiple
-    /// of `step` apart are in order: with a log all are, without one those of each lane.
-    pub(super) fn saw_live(&mut self, session: SessionNumber, topic: &str, lsn: Lsn, step: u64) {
-        let Some(live) = self.live.get_mut(&session) else { return };
-        let newest = live.newest.entry(topic.into()).or_default();
-        match newest.iter_mut().find(|known| in_order(**known, lsn, step)) {
-            Some(known) => *known = lsn.max(*known),
-            None => newest.push(lsn),
-        }
-    }
-
-    /// Whether a retained message reached a session already, or one behind it on its topic.
-    pub(super) fn was_live(
-        &self,
-        session: SessionNumber,
-        topic: &str,
-        lsn: Lsn,
-        step: u64,
-    ) -> bool {
-        let newest = self.live.get(&session).and_then(|live| live.newest.get(topic));
-        newest.is_some_and(|newest| {
-            newest.iter().any(|known| *known >= lsn && in_order(*known, lsn, step))
-        })
-    }
-}
-
-fn in_order(a: Lsn, b: Lsn, step: u64) -> bool {
-    a.get().abs_diff(b.get()).is_multiple_of(step)
 }
 
 impl<D: Disk> Shell<D> {

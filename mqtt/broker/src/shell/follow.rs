@@ -235,7 +235,7 @@ impl<D: Disk> Shell<D> {
         for (session, retain, ids) in &gathered.deliver0 {
             if publish.retain {
                 let topic = publish.topic.as_str();
-                self.changes.saw_live(*session, topic, lsn, self.journal.order_step());
+                self.live.saw_live(*session, topic, lsn, self.journal.order_step());
             }
             if early {
                 self.deliver0(io, *session, content, *retain, Ids::List(ids));
@@ -253,7 +253,7 @@ impl<D: Disk> Shell<D> {
         for (session, number) in &gathered.queued {
             if publish.retain {
                 let topic = publish.topic.as_str();
-                self.changes.saw_live(*session, topic, lsn, self.journal.order_step());
+                self.live.saw_live(*session, topic, lsn, self.journal.order_step());
             }
             let conn = self.up.get(session).copied();
             let sent = early

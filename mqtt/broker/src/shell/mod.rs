@@ -19,6 +19,7 @@ mod journal;
 mod leave;
 mod link;
 mod links;
+mod live;
 mod message;
 mod notes;
 mod packet_out;
@@ -61,6 +62,7 @@ use self::follow::{Gathered, Later};
 use self::leave::Farewell;
 use self::link::{Link, Waits};
 use self::links::Links;
+use self::live::Live;
 use self::message::Store;
 use self::retained::{Granting, Query, SubAcks};
 use self::wire::Wire;
@@ -120,6 +122,7 @@ pub(crate) struct Shell<D: Disk> {
     /// Connections whose input waits for something: offered again when anything was applied.
     parked: Vec<ConnId>,
     changes: Changes,
+    live: Live,
     store: Store,
     /// Messages of wills, by their records.
     wills: FxHashMap<Lsn, HeldWill>,
@@ -212,6 +215,7 @@ impl<D: Disk> Shell<D> {
             opening: FxHashMap::default(),
             parked: Vec::new(),
             changes: Changes::default(),
+            live: Live::default(),
             store: Store::new(seed.shared.store_bytes()),
             wills: seed.wills,
             fetch: seed.fetch,

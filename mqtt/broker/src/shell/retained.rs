@@ -158,7 +158,7 @@ impl<D: Disk> Shell<D> {
         let fence = if self.journal.is_log() { self.journal.committed_lsn() } else { Lsn::ZERO };
         let keys = self.next_granting + 1..=self.next_granting + wishes.len() as u64;
         for (key, wish) in keys.clone().zip(wishes) {
-            self.changes.watch(session);
+            self.live.watch(session);
             let granting = Granting {
                 conn,
                 wish,
@@ -174,7 +174,7 @@ impl<D: Disk> Shell<D> {
             self.granting.insert(key, granting);
             self.next_granting = key;
         }
-        self.changes.unwatch(session);
+        self.live.unwatch(session);
         for key in keys {
             self.go_on_with(io, key);
         }
@@ -232,7 +232,7 @@ impl<D: Disk> Shell<D> {
         let Some(mut granting) = self.granting.remove(&key) else { return };
         if self.go_on(io, key, &mut granting) {
             self.note_known(io, &mut granting);
-            self.changes.unwatch(granting.wish.session);
+            self.live.unwatch(granting.wish.session);
         } else {
             self.granting.insert(key, granting);
         }
@@ -378,7 +378,7 @@ impl<D: Disk> Shell<D> {
                 self.later.pump(hit.lsn, session);
                 break;
             }
-            if self.changes.was_live(session, &hit.topic, hit.lsn, self.journal.order_step()) {
+            if self.live.was_live(session, &hit.topic, hit.lsn, self.journal.order_step()) {
                 sent += 1;
                 continue;
             }

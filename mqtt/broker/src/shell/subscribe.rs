@@ -80,7 +80,7 @@ impl<D: Disk> Shell<D> {
         for one in &granted {
             self.hold_members(io, one.filter, self.flags_of(session));
         }
-        self.changes.watch(session);
+        self.live.watch(session);
         let then = Then::Acknowledge { conn, session, packet, wishes };
         self.begin_change(io, |change| Note::Subscribed { change, taken: taken.clone() }, then);
         Flow::Next
@@ -392,7 +392,7 @@ impl<D: Disk> Shell<D> {
             tracing::warn!(session = session.get(), %error, "UNSUBACK cannot be sent");
         }
         let gone: Vec<Box<str>> = removed.iter().map(|&(text, _)| text.into()).collect();
-        self.changes.watch(session);
+        self.live.watch(session);
         let then = Then::Acknowledge { conn, session, packet, wishes: Vec::new() };
         let note = |change| Note::Unsubscribed { change, session, filters: gone.clone() };
         self.begin_change(io, note, then);
