@@ -15,7 +15,7 @@ use zzq_wal::disk::Disk;
 
 use super::journal::How;
 use super::message::Message;
-use super::notes::{Note, Unlogged};
+use super::notes::{Direct, Note, Number};
 use super::publish::{Handed, Outgoing};
 use super::put::Late;
 use super::wire::Content;
@@ -294,10 +294,10 @@ impl<D: Disk> Shell<D> {
         decision.push(picked.session, qos, false, Some(picked.sub), picked.id);
         let decision = decision.as_decision().as_bytes().into();
         // The member's lane may have the message under its own number already, for others.
-        let lsn = self.journal.take_own();
-        let unlogged = Unlogged { lsn, qos, retain: false, decision, message };
+        let number = Number::Own(self.journal.take_own());
+        let direct = Direct { number, qos, retain: false, decision, message };
         let to = LaneIndex(picked.lane);
-        self.send_note(io, to, Note::Publish(Box::new(unlogged)), Class::Receipt);
+        self.send_note(io, to, Note::Publish(Box::new(direct)), Class::Receipt);
         let mut sets = RangeSetsBuf::new();
         sets.push_ranges(from.session, Closing::Dropped, [NumberRange::one(from.number)]);
         self.put_expire(io, &sets, ExpiredTopics::EMPTY, true)

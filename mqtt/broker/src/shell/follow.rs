@@ -8,12 +8,14 @@ use std::collections::VecDeque;
 
 use zzq_engine::record::Publish as PublishRecord;
 use zzq_engine::{Effect, Effects, Handed, QueueNumber, Record, SessionNumber};
+use zzq_lanes::LaneIndex;
 use zzq_types::{Lsn, QoS, SubscriptionId};
 use zzq_wal::disk::Disk;
 
 use super::due::HeldWill;
 use super::journal::{How, Journal};
 use super::link::Waits;
+use super::live::Made;
 use super::message::Message;
 use super::wire::{Content, Ids, Manner};
 use super::{Io, Shell};
@@ -152,9 +154,13 @@ impl<D: Disk> Shell<D> {
                 let decoded = Record::decode(record.kind, record.body);
                 assert!(decoded.is_ok(), "a record that was encoded here: {decoded:?}");
                 let Ok(decoded) = decoded else { continue };
-                self.apply(io, Lsn::new(record.lsn.get()), record.time_ms, &decoded);
+                let handed = Handed::new(record.handed.get());
+                // Each lane is a producer, in their order.
+                let made = Made { by: LaneIndex(record.producer), handed };
+                let lsn = Lsn::new(record.lsn.get());
+                self.apply_made(io, lsn, record.time_ms, &decoded, Some(made));
                 if self.journal.producer() == Some(record.producer) {
-                    self.applied = Handed::new(record.handed.get());
+                    self.applied = handed;
                     self.overlay.seen_applied(self.applied);
                 }
             }
@@ -170,6 +176,18 @@ impl<D: Disk> Shell<D> {
         time_ms: u64,
         record: &Record<'_>,
     ) {
+        self.apply_made(io, lsn, time_ms, record, None);
+    }
+
+    /// Applies a record, which a lane has made for the log.
+    fn apply_made(
+        &mut self,
+        io: &mut Io<'_, D>,
+        lsn: Lsn,
+        time_ms: u64,
+        record: &Record<'_>,
+        made: Option<Made>,
+    ) {
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();
         if Journal::<D>::is_own(lsn) {
@@ -178,6 +196,10 @@ impl<D: Disk> Shell<D> {
             self.state.apply(lsn, time_ms, record, &mut gathered);
         }
         if let Record::Publish(publish) = record {
+            if let Some(made) = made.filter(|_| self.goes_directly(publish)) {
+                let sessions = gathered.deliver0.drain(..).map(|(session, ..)| session);
+                self.live.came_by_log(made, publish.topic.as_str(), lsn, sessions);
+            }
             self.deliver(io, lsn, time_ms, publish, &gathered);
         } else {
             for lsn in &gathered.late {

@@ -215,7 +215,7 @@ impl<D: Disk> Shell<D> {
             opening: FxHashMap::default(),
             parked: Vec::new(),
             changes: Changes::default(),
-            live: Live::default(),
+            live: Live::new(lanes),
             store: Store::new(seed.shared.store_bytes()),
             wills: seed.wills,
             fetch: seed.fetch,

@@ -10,6 +10,7 @@ use zzq_types::{Filter, Lsn, QoS};
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
+use super::live::Made;
 use super::message::Message;
 use super::publish::Handed;
 use super::retained::{Found, Query};
@@ -30,8 +31,8 @@ pub(crate) struct Taken {
 /// From lane to lane.
 #[derive(Debug)]
 pub(crate) enum Note {
-    /// A message that no log has.
-    Publish(Box<Unlogged>),
+    /// A message that does not go by way of the log.
+    Publish(Box<Direct>),
     /// Subscriptions were made: take them and report.
     Subscribed { change: u32, taken: Vec<Taken> },
     /// Subscriptions are gone: forget them and report.
@@ -50,21 +51,29 @@ pub(crate) enum Note {
     Found(Found),
 }
 
-/// A message that goes from lane to lane, for it is in no log.
+/// A message that goes from lane to lane.
 #[derive(Clone, Debug)]
-pub(crate) struct Unlogged {
-    /// Its number on all lanes.
-    pub(super) lsn: Lsn,
+pub(crate) struct Direct {
+    pub(super) number: Number,
     pub(super) qos: QoS,
     pub(super) retain: bool,
     pub(super) decision: Box<[u8]>,
     pub(super) message: Message,
 }
 
+/// What names a message that goes from lane to lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Number {
+    /// It is in no log: its number on all lanes.
+    Own(Lsn),
+    /// Its record, which retains it.
+    Record(Made),
+}
+
 impl<D: Disk> Shell<D> {
     pub(super) fn note(&mut self, io: &mut Io<'_, D>, from: LaneIndex, note: Note) {
         match note {
-            Note::Publish(unlogged) => self.take_unlogged(io, &unlogged),
+            Note::Publish(direct) => self.take_direct(io, &direct),
             Note::Subscribed { change, taken } => {
                 for one in taken {
                     if let Ok(filter) = Filter::new(&one.filter) {
@@ -138,20 +147,7 @@ impl<D: Disk> Shell<D> {
         let lanes = self.concerned(record, routed);
         let lsn = self.journal.take_own();
         let content = Content::of(record, self.now_ms);
-        let others = lanes & !self.bit();
-        if others != 0 {
-            let unlogged = Unlogged {
-                lsn,
-                qos: record.qos,
-                retain: record.retain,
-                decision: record.decision.as_bytes().into(),
-                message: Message::copy(content),
-            };
-            for lane in (0..self.lanes).filter(|lane| others & 1 << lane != 0) {
-                let note = Note::Publish(Box::new(unlogged.clone()));
-                self.send_note(io, LaneIndex(lane), note, Class::Bulk);
-            }
-        }
+        self.send_direct(io, record, content, lanes, Number::Own(lsn));
         let plain = record.qos == QoS::AtMostOnce && !record.retain && record.will_of.is_none();
         if plain {
             self.deliver_plain(io, record, content, routed.destinations);
@@ -159,6 +155,45 @@ impl<D: Disk> Shell<D> {
             self.apply(io, lsn, self.now_ms, &Record::Publish(*record));
         }
         Handed::Over { destinations: routed.destinations }
+    }
+
+    /// Brings a message at QoS 0 that the log retains to its receivers on all lanes.
+    pub(super) fn spread_retained(
+        &mut self,
+        io: &mut Io<'_, D>,
+        record: &PublishRecord<'_>,
+        routed: &Routed,
+        made: Made,
+    ) {
+        let content = Content::of(record, self.now_ms);
+        self.send_direct(io, record, content, routed.lanes, Number::Record(made));
+        self.deliver_retained(io, record, content, made, routed.destinations);
+    }
+
+    /// Sends a message to all lanes among `lanes` but this one.
+    fn send_direct(
+        &mut self,
+        io: &mut Io<'_, D>,
+        record: &PublishRecord<'_>,
+        content: Content<'_>,
+        lanes: u64,
+        number: Number,
+    ) {
+        let others = lanes & !self.bit();
+        if others == 0 {
+            return;
+        }
+        let direct = Direct {
+            number,
+            qos: record.qos,
+            retain: record.retain,
+            decision: record.decision.as_bytes().into(),
+            message: Message::copy(content),
+        };
+        for lane in (0..self.lanes).filter(|lane| others & 1 << lane != 0) {
+            let note = Note::Publish(Box::new(direct.clone()));
+            self.send_note(io, LaneIndex(lane), note, Class::Bulk);
+        }
     }
 
     /// A message at QoS 0 that changes no state: straight to its receivers.
@@ -176,18 +211,36 @@ impl<D: Disk> Shell<D> {
         }
     }
 
-    fn take_unlogged(&mut self, io: &mut Io<'_, D>, unlogged: &Unlogged) {
-        let decision = Decision::parse(&unlogged.decision);
+    /// The same of one that changes it elsewhere, by way of the log.
+    fn deliver_retained(
+        &mut self,
+        io: &mut Io<'_, D>,
+        record: &PublishRecord<'_>,
+        content: Content<'_>,
+        made: Made,
+        receivers: usize,
+    ) {
+        let sessions = record.decision.iter().map(|to| to.session);
+        self.live.came_directly(made, record.topic.as_str(), sessions);
+        self.deliver_plain(io, record, content, receivers);
+    }
+
+    fn take_direct(&mut self, io: &mut Io<'_, D>, direct: &Direct) {
+        let decision = Decision::parse(&direct.decision);
         assert!(decision.is_ok(), "a decision that a lane made: {decision:?}");
         let Ok(decision) = decision else { return };
-        let content = unlogged.message.content();
-        let record = content.record(unlogged.qos, decision);
-        let record = PublishRecord { retain: unlogged.retain, ..record };
-        if unlogged.qos == QoS::AtMostOnce && !unlogged.retain {
-            self.deliver_plain(io, &record, content, 2);
-        } else {
-            let time_ms = self.published_ms(&record, content.expires_ms);
-            self.apply(io, unlogged.lsn, time_ms, &Record::Publish(record));
+        let content = direct.message.content();
+        let record = content.record(direct.qos, decision);
+        let record = PublishRecord { retain: direct.retain, ..record };
+        match direct.number {
+            Number::Record(made) => self.deliver_retained(io, &record, content, made, 2),
+            Number::Own(_) if direct.qos == QoS::AtMostOnce && !direct.retain => {
+                self.deliver_plain(io, &record, content, 2);
+            }
+            Number::Own(lsn) => {
+                let time_ms = self.published_ms(&record, content.expires_ms);
+                self.apply(io, lsn, time_ms, &Record::Publish(record));
+            }
         }
     }
 

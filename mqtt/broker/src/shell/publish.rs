@@ -11,6 +11,7 @@ use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
 use super::journal::How;
+use super::live::Made;
 use super::{Flow, Io, Shell};
 use crate::options::LogPolicy;
 
@@ -267,13 +268,19 @@ impl<D: Disk> Shell<D> {
             return Handed::Quota;
         }
         let opens = record.inbound.is_some() && publisher_logged;
-        if !self.is_to_be_logged(record, routed, opens) {
-            if record.qos == QoS::AtMostOnce
-                && let Some(receiver) = self.clogged_receiver(record.decision, record.publisher)
-            {
-                return Handed::Hold { receiver };
-            }
+        let logged = self.is_to_be_logged(record, routed, opens);
+        let directly = self.goes_directly(record);
+        if (directly || !logged)
+            && record.qos == QoS::AtMostOnce
+            && let Some(receiver) = self.clogged_receiver(record.decision, record.publisher)
+        {
+            return Handed::Hold { receiver };
+        }
+        if !logged {
             return self.spread(io, record, routed);
+        }
+        if directly && !self.kept_notes.is_empty() {
+            return Handed::Later;
         }
         let mut lanes = self.concerned(record, routed);
         if lanes == 0 {
@@ -287,6 +294,10 @@ impl<D: Disk> Shell<D> {
                 self.counts.records += 1;
                 if let (Some(session), Some(id)) = (record.publisher, record.inbound) {
                     self.overlay.opened(session, id, handed);
+                }
+                if directly {
+                    let made = Made { by: self.lane, handed };
+                    self.spread_retained(io, record, routed, made);
                 }
                 over
             }
@@ -313,6 +324,18 @@ impl<D: Disk> Shell<D> {
             lanes |= 1 << self.home(record.topic.as_str()).0;
         }
         lanes
+    }
+
+    /// Whether a message goes to its receivers from lane to lane although the log has it: at QoS 0
+    /// those that are retained, for those that are not go so too, and none may overtake another.
+    /// Unless all of them go by way of the log.
+    //= MQTT311-4.6.0-6
+    //= MQTT5-4.6.0-6
+    pub(super) fn goes_directly(&self, record: &PublishRecord<'_>) -> bool {
+        record.qos == QoS::AtMostOnce
+            && record.retain
+            && record.will_of.is_none()
+            && self.shared.options.log != LogPolicy::Everything
     }
 
     /// Whether a publish becomes a record.
