@@ -17,12 +17,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accounts;
 pub mod body;
+pub mod broker;
+pub mod cast;
 mod command;
+pub mod crew;
 pub mod fuse;
 pub mod image;
+pub mod injuries;
 pub mod loopdev;
 pub mod notes;
+pub mod payload;
 pub mod place;
 pub mod power_cut;
 pub mod promise;
@@ -30,5 +36,7 @@ pub mod random;
 pub mod recorder;
 pub mod recovery;
 pub mod replay;
+pub mod run;
+pub mod scene;
 pub mod sealed;
 pub mod workload;

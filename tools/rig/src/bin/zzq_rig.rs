@@ -16,14 +16,18 @@ use clap::{Parser, Subcommand};
 use zzq_rig::place::Place;
 use zzq_rig::power_cut::{self, Plan, Stand};
 use zzq_rig::sealed::{self, CANNOT};
-use zzq_rig::{recovery, workload};
+use zzq_rig::{recovery, run, workload};
 
-/// Injures the real thing and counts what it promised.
+/// Does this disk keep its word with this broker? Injures a `zzq_broker` that works on DIR, in
+/// rounds, and holds it to every acknowledgement that it gave. The last line of stdout is the
+/// verdict, progress goes to stderr, and the exit status is 0 only when the verdict is clean.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Flags {
+    #[command(flatten)]
+    run: Option<run::Options>,
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -54,16 +58,36 @@ enum What {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Flags::parse().what {
-        What::PowerCut { plan, probe, inside: Some(place) } => inside(&place, &plan, probe),
-        What::PowerCut { .. } => outside(),
-        What::Workload { directory, life } => live(&directory, &life),
-        What::Recover { device, directory } => recover(&device, &directory),
+    let flags = Flags::parse();
+    let outcome = match (flags.what, flags.run) {
+        (Some(what), _) => carry_out(what),
+        (None, Some(options)) => judge(&options),
+        (None, None) => Err(anyhow::anyhow!("nothing is asked for; see --help")),
     };
     outcome.unwrap_or_else(|error| {
         complain(&format!("zzq_rig: {error:#}"));
         ExitCode::FAILURE
     })
+}
+
+fn carry_out(what: What) -> Result<ExitCode> {
+    match what {
+        What::PowerCut { plan, probe, inside: Some(place) } => inside(&place, &plan, probe),
+        What::PowerCut { .. } => outside(),
+        What::Workload { directory, life } => live(&directory, &life),
+        What::Recover { device, directory } => recover(&device, &directory),
+    }
+}
+
+fn judge(options: &run::Options) -> Result<ExitCode> {
+    let verdict = run::run(options)?;
+    let mut out = io::stdout().lock();
+    if options.json {
+        writeln!(out, "{}", verdict.json())?;
+    } else {
+        writeln!(out, "{verdict}{}", verdict.line())?;
+    }
+    Ok(if verdict.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn outside() -> Result<ExitCode> {

@@ -1,0 +1,460 @@
+//! What clients have said and were told, and what a broker owes them for it.
+//!
+//! Owns: the sum of all entries, from which each client knows how to go on, and the judgement.
+//! Does not know: connections, processes, files.
+//!
+//! What was not acknowledged is unknown, never absent: it may come or not, and its publisher sends
+//! it again.
+
+mod book;
+mod entry;
+mod runs;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+
+use zzq_types::QoS;
+
+pub use self::book::Book;
+pub use self::entry::Entry;
+pub use self::runs::Runs;
+use crate::cast::{AUDIENCES, PUBLISHERS, RECEIVERS, Who, audience_of};
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Its name.
+    pub promise: &'static str,
+    /// By what.
+    pub what: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.promise, self.what)
+    }
+}
+
+/// The sum of all entries.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    publishers: Vec<Published>,
+    receivers: Vec<Held>,
+    /// For each audience, what it has of each publisher.
+    got: Vec<Vec<Runs>>,
+    broken: Vec<Broken>,
+}
+
+/// A publisher's side.
+#[derive(Clone, Debug, Default)]
+pub struct Published {
+    began: bool,
+    sent: u64,
+    acked: Runs,
+    refused: Runs,
+    open: VecDeque<Open>,
+}
+
+/// A message whose handshake is not over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// The publisher's count.
+    pub seq: u64,
+    /// Its packet identifier.
+    pub id: u16,
+    /// PUBREC has come.
+    pub received: bool,
+}
+
+/// A receiver's side.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    began: bool,
+    subscribed: bool,
+    /// Identifiers of QoS 2 messages that it has and that were not released.
+    taken: BTreeSet<u16>,
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Self {
+            publishers: vec![Published::default(); PUBLISHERS.len()],
+            receivers: vec![Held::default(); RECEIVERS.len()],
+            got: vec![vec![Runs::default(); PUBLISHERS.len()]; AUDIENCES.len()],
+            broken: Vec::new(),
+        }
+    }
+}
+
+impl Accounts {
+    /// Takes the next entry into account. One about nobody changes nothing.
+    pub fn apply(&mut self, entry: &Entry) {
+        match *entry {
+            Entry::Began { who: Who::Publisher(at) } => {
+                self.with_publisher(at, |publisher| publisher.began = true);
+            }
+            Entry::Began { who: Who::Receiver(at) } => {
+                self.with_receiver(at, |receiver| receiver.began = true);
+            }
+            Entry::Sent { by, seq, id } => self.with_publisher(by, |publisher| {
+                publisher.sent = publisher.sent.max(seq);
+                if id != 0 {
+                    publisher.open.push_back(Open { seq, id, received: false });
+                }
+            }),
+            Entry::Acked { by, seq } => self.with_publisher(by, |publisher| {
+                publisher.acked.insert(seq);
+                if let Some(open) = publisher.open.iter_mut().find(|open| open.seq == seq) {
+                    open.received = true;
+                }
+            }),
+            Entry::Done { by, seq } => self.with_publisher(by, |publisher| {
+                publisher.open.retain(|open| open.seq != seq);
+            }),
+            Entry::Refused { by, seq } => self.with_publisher(by, |publisher| {
+                publisher.refused.insert(seq);
+                publisher.open.retain(|open| open.seq != seq);
+            }),
+            Entry::Subscribed { who } => {
+                self.with_receiver(who, |receiver| receiver.subscribed = true);
+            }
+            Entry::Took { who, id, qos, by, seq } => {
+                if qos == 2 {
+                    self.with_receiver(who, |receiver| {
+                        receiver.taken.insert(id);
+                    });
+                }
+                self.took(who, qos, by, seq);
+            }
+            Entry::Released { who, id } => self.with_receiver(who, |receiver| {
+                receiver.taken.remove(&id);
+            }),
+        }
+    }
+
+    fn with_publisher(&mut self, at: usize, change: impl FnOnce(&mut Published)) {
+        if let Some(publisher) = self.publishers.get_mut(at) {
+            change(publisher);
+        }
+    }
+
+    fn with_receiver(&mut self, at: usize, change: impl FnOnce(&mut Held)) {
+        if let Some(receiver) = self.receivers.get_mut(at) {
+            change(receiver);
+        }
+    }
+
+    fn took(&mut self, who: usize, qos: u8, by: usize, seq: u64) {
+        let Some(audience) = audience_of(who) else { return };
+        let Some(publisher) = self.publishers.get(by) else { return };
+        let told = |what: &str| {
+            format!("{}: message {seq} of {} {what}", RECEIVERS[who].name, PUBLISHERS[by].name)
+        };
+        let mut broken = Vec::new();
+        if seq == 0 || seq > publisher.sent {
+            broken.push(("nothing invented", told("was never sent")));
+        }
+        if publisher.refused.contains(seq) {
+            broken.push(("refused is absent", told("was refused and has come")));
+        }
+        let got = &mut self.got[audience][by];
+        let last = got.last().unwrap_or_default();
+        let is_fresh = got.insert(seq);
+        if !is_fresh && qos != 1 {
+            broken.push(("at most once", told(&format!("has come twice at QoS {qos}"))));
+        }
+        if is_fresh && seq < last && AUDIENCES[audience].len() == 1 {
+            broken.push(("order", told(&format!("has come behind {last}"))));
+        }
+        for (promise, what) in broken {
+            self.accuse(promise, what);
+        }
+    }
+
+    /// Takes down that a promise was broken.
+    pub fn accuse(&mut self, promise: &'static str, what: String) {
+        self.broken.push(Broken { promise, what });
+    }
+
+    /// All that was found broken so far.
+    pub fn broken(&self) -> &[Broken] {
+        &self.broken
+    }
+
+    /// A publisher's side.
+    pub fn publisher(&self, at: usize) -> &Published {
+        &self.publishers[at]
+    }
+
+    /// Whether a client's session was there when it was last told.
+    pub fn began(&self, who: Who) -> bool {
+        match who {
+            Who::Publisher(at) => self.publishers[at].began,
+            Who::Receiver(at) => self.receivers[at].began,
+        }
+    }
+
+    /// Whether a receiver's subscription was acknowledged.
+    pub fn subscribed(&self, receiver: usize) -> bool {
+        self.receivers[receiver].subscribed
+    }
+
+    /// Whether an identifier names a QoS 2 message that the receiver has.
+    pub fn is_taken(&self, receiver: usize, id: u16) -> bool {
+        self.receivers[receiver].taken.contains(&id)
+    }
+
+    /// Messages that were acknowledged to their publishers, by PUBACK or PUBREC.
+    pub fn acknowledged(&self) -> u64 {
+        self.publishers.iter().map(|publisher| publisher.acked.len()).sum()
+    }
+
+    /// Messages that audiences have, each once for each audience.
+    pub fn received(&self) -> u64 {
+        self.got.iter().flatten().map(Runs::len).sum()
+    }
+
+    /// Messages whose handshake is not over.
+    pub fn open(&self) -> usize {
+        self.publishers.iter().map(|publisher| publisher.open.len()).sum()
+    }
+
+    /// What an audience should have and has not: publisher and count.
+    pub fn missing(&self, audience: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let got = &self.got[audience];
+        let live =
+            self.publishers.iter().enumerate().filter(|(by, _)| PUBLISHERS[*by].kept.is_none());
+        live.flat_map(|(by, publisher)| publisher.acked.without(&got[by]).map(move |seq| (by, seq)))
+    }
+
+    /// Takes down all that is missing: it was waited for long enough.
+    pub fn accuse_missing(&mut self, audience: usize) {
+        const LISTED: usize = 8;
+        let missing: Vec<_> = self.missing(audience).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let name = |(by, seq): &(usize, u64)| format!("{seq} of {}", PUBLISHERS[*by].name);
+        let listed: Vec<_> = missing.iter().take(LISTED).map(name).collect();
+        let more = if missing.len() > LISTED { ", ..." } else { "" };
+        let whose: Vec<_> =
+            AUDIENCES[audience].iter().map(|member| RECEIVERS[*member].name).collect();
+        let (count, listed, whose) = (missing.len(), listed.join(", "), whose.join(" or "));
+        let what = format!("{whose} never got {count} acknowledged: {listed}{more}");
+        self.accuse("nothing lost", what);
+    }
+
+    /// What a retained topic may hold: the last acknowledged message, or any later one that may
+    /// have arrived.
+    pub fn may_be_kept(&self, by: usize, topic: &str) -> Kept {
+        let publisher = &self.publishers[by];
+        let on_topic = |seq: &u64| PUBLISHERS[by].topic(by, *seq) == topic;
+        let round = PUBLISHERS[by].kept.unwrap_or_default();
+        let acked = publisher.acked.last().unwrap_or_default();
+        // The last ones of each topic lie within a round of the last acknowledged one, and the
+        // window of what is open.
+        let from = acked.saturating_sub(round + publisher.open.len() as u64 + WINDOW as u64);
+        let last = (from..=acked).rev().filter(on_topic).find(|seq| publisher.acked.contains(*seq));
+        let open = publisher.open.iter().map(|open| open.seq).filter(on_topic);
+        let open = open.filter(|seq| last.is_none_or(|last| *seq > last)).collect();
+        Kept { last, open }
+    }
+}
+
+/// Messages that a publisher has under way at most.
+pub const WINDOW: usize = 32;
+
+/// See [`Accounts::may_be_kept`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// It, or one of the following, must be there.
+    pub last: Option<u64>,
+    /// These may be.
+    pub open: Vec<u64>,
+}
+
+impl Kept {
+    /// Whether this may be found.
+    pub fn allows(&self, found: Option<u64>) -> bool {
+        found == self.last || found.is_some_and(|found| self.open.contains(&found))
+    }
+}
+
+impl Published {
+    /// How many it has sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Those whose handshake is not over, oldest first.
+    pub fn open(&self) -> impl Iterator<Item = Open> + '_ {
+        self.open.iter().copied()
+    }
+
+    /// Whether it may send another.
+    pub fn has_room(&self) -> bool {
+        self.open.len() < WINDOW
+    }
+
+    /// The one that an answer with this identifier belongs to.
+    pub fn named(&self, id: u16) -> Option<Open> {
+        self.open().find(|open| open.id == id)
+    }
+
+    /// An identifier that names nothing: the lowest, so that each is used again and again.
+    pub fn free_id(&self, qos: QoS) -> u16 {
+        if qos == QoS::AtMostOnce {
+            return 0;
+        }
+        let is_free = |id: &u16| self.open.iter().all(|open| open.id != *id);
+        (1..=u16::MAX).find(is_free).unwrap_or(u16::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: usize = 0;
+    const LESS: usize = 1;
+    const MEMBERS: [usize; 2] = [3, 4];
+    /// Publishers of QoS 1, 2, 0, and of retained messages at QoS 1.
+    const ONE: usize = 0;
+    const TWO: usize = 2;
+    const NONE: usize = 4;
+    const KEEPER: usize = 6;
+
+    fn sum(entries: &[Entry]) -> Accounts {
+        let mut accounts = Accounts::default();
+        for entry in entries {
+            accounts.apply(entry);
+        }
+        accounts
+    }
+
+    fn sent(by: usize, seqs: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
+        let id = |seq: u64| u16::try_from(seq).unwrap_or_default() * u16::from(by != NONE);
+        seqs.map(|seq| Entry::Sent { by, seq, id: id(seq) }).collect()
+    }
+
+    fn took(who: usize, qos: u8, by: usize, seq: u64) -> Entry {
+        let id = u16::try_from(seq).unwrap_or_default();
+        Entry::Took { who, id, qos, by, seq }
+    }
+
+    /// After messages 1 to 3 of this publisher, exactly these promises are broken.
+    fn breaks(by: usize, entries: &[Entry]) -> Vec<&'static str> {
+        let mut accounts = sum(&[sent(by, 1..=3), entries.to_vec()].concat());
+        for audience in 0..AUDIENCES.len() {
+            accounts.accuse_missing(audience);
+        }
+        accounts.broken().iter().map(|broken| broken.promise).collect()
+    }
+
+    fn by_all(qos: u8, by: usize, seq: u64) -> Vec<Entry> {
+        AUDIENCES.iter().map(|members| took(members[0], qos, by, seq)).collect()
+    }
+
+    #[test]
+    fn an_acknowledged_message_that_never_comes_is_lost_and_an_unknown_one_is_not() {
+        let acked = [Entry::Acked { by: ONE, seq: 2 }];
+        assert_eq!(breaks(ONE, &acked), ["nothing lost"; 4]);
+        assert_eq!(breaks(ONE, &[&acked[..], &by_all(1, ONE, 2)].concat()), [""; 0]);
+        assert_eq!(breaks(ONE, &[]), [""; 0], "nothing was acknowledged");
+        assert_eq!(breaks(ONE, &by_all(1, ONE, 3)), [""; 0], "an unknown one may come");
+        let others = [took(ALL, 1, ONE, 2), took(LESS, 1, ONE, 2), took(2, 1, ONE, 2)];
+        let broken = breaks(ONE, &[&acked[..], &others].concat());
+        assert_eq!(broken, ["nothing lost"], "the group has it not");
+    }
+
+    #[test]
+    fn one_member_of_a_group_is_enough_and_two_are_one_too_many() {
+        let [first, second] = MEMBERS;
+        let mut entries = by_all(2, TWO, 1);
+        entries.push(Entry::Acked { by: TWO, seq: 1 });
+        assert_eq!(breaks(TWO, &entries), [""; 0]);
+        assert!(entries.contains(&took(first, 2, TWO, 1)));
+        entries.push(took(second, 2, TWO, 1));
+        assert_eq!(breaks(TWO, &entries), ["at most once"]);
+    }
+
+    #[test]
+    fn twice_is_once_too_many_but_at_qos_1() {
+        for (qos, by, broken) in [(0, NONE, 1), (1, ONE, 0), (2, TWO, 1)] {
+            let entries = [took(ALL, qos, by, 1), took(ALL, qos, by, 1)];
+            assert_eq!(breaks(by, &entries), vec!["at most once"; broken], "QoS {qos}");
+        }
+    }
+
+    #[test]
+    fn first_arrivals_come_in_order_and_repeats_anyhow() {
+        assert_eq!(breaks(ONE, &[took(ALL, 1, ONE, 2), took(ALL, 1, ONE, 1)]), ["order"]);
+        let repeats = [1, 2, 1, 2, 3].map(|seq| took(ALL, 1, ONE, seq));
+        assert_eq!(breaks(ONE, &repeats), [""; 0]);
+        let shared = [took(MEMBERS[0], 1, ONE, 2), took(MEMBERS[1], 1, ONE, 1)];
+        assert_eq!(breaks(ONE, &shared), [""; 0], "members of a group have no order between them");
+    }
+
+    #[test]
+    fn nothing_comes_that_was_not_sent_or_was_refused() {
+        assert_eq!(breaks(ONE, &[took(ALL, 1, ONE, 4)]), ["nothing invented"]);
+        let refused = [Entry::Refused { by: ONE, seq: 3 }, took(ALL, 1, ONE, 3)];
+        assert_eq!(breaks(ONE, &refused), ["refused is absent"]);
+    }
+
+    #[test]
+    fn a_retained_topic_holds_the_last_acknowledged_message_or_a_later_one() {
+        let mut entries = sent(KEEPER, 1..=20);
+        entries.extend(
+            (1..=13).flat_map(|seq| {
+                [Entry::Acked { by: KEEPER, seq }, Entry::Done { by: KEEPER, seq }]
+            }),
+        );
+        let accounts = sum(&entries);
+        let topic = PUBLISHERS[KEEPER].topic(KEEPER, 12);
+        let kept = accounts.may_be_kept(KEEPER, &topic);
+        assert_eq!(kept, Kept { last: Some(12), open: vec![19] });
+        let allowed = [None, Some(5), Some(12), Some(19), Some(20)].map(|seq| kept.allows(seq));
+        assert_eq!(allowed, [false, false, true, true, false]);
+        assert_eq!(accounts.missing(ALL).count(), 0, "nobody subscribes to these");
+        let none = Accounts::default().may_be_kept(KEEPER, &topic);
+        assert!(none.allows(None) && !none.allows(Some(5)));
+    }
+
+    #[test]
+    fn a_publisher_goes_on_from_its_entries() {
+        let mut entries = sent(TWO, 1..=3);
+        entries.push(Entry::Acked { by: TWO, seq: 1 });
+        entries.push(Entry::Acked { by: TWO, seq: 2 });
+        entries.push(Entry::Done { by: TWO, seq: 1 });
+        let accounts = sum(&entries);
+        let publisher = accounts.publisher(TWO);
+        let open: Vec<_> = publisher.open().map(|open| (open.seq, open.received)).collect();
+        assert_eq!(open, [(2, true), (3, false)]);
+        assert_eq!((publisher.sent(), publisher.free_id(QoS::ExactlyOnce)), (3, 1));
+        assert_eq!(publisher.free_id(QoS::AtMostOnce), 0);
+        assert_eq!((accounts.acknowledged(), accounts.open()), (2, 2));
+    }
+
+    #[test]
+    fn a_receiver_goes_on_from_its_entries() {
+        let who = Who::Receiver(ALL);
+        let entries = [
+            Entry::Began { who },
+            Entry::Subscribed { who: ALL },
+            took(ALL, 2, TWO, 1),
+            took(ALL, 2, TWO, 2),
+            Entry::Released { who: ALL, id: 1 },
+        ];
+        let accounts = sum(&[&sent(TWO, 1..=2)[..], &entries].concat());
+        assert!(accounts.began(who) && accounts.subscribed(ALL));
+        assert_eq!([1, 2].map(|id| accounts.is_taken(ALL, id)), [false, true]);
+    }
+
+    #[test]
+    fn entries_about_nobody_change_nothing() {
+        let accounts =
+            sum(&[took(99, 2, 0, 1), took(0, 2, 99, 1), Entry::Acked { by: 99, seq: 1 }]);
+        assert_eq!((accounts.received(), accounts.acknowledged()), (0, 0));
+    }
+}

@@ -1,0 +1,208 @@
+//! All clients together, in one thread: each turn takes what has come, syncs the accounts, and only
+//! then answers.
+//!
+//! Owns: the turn, who is connected when, and waiting until all accounts are settled.
+//! Does not know: why a broker is not there.
+
+mod kept;
+mod line;
+mod member;
+mod publisher;
+mod receiver;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+pub use self::kept::check_kept;
+use self::member::Member;
+use crate::accounts::Book;
+use crate::cast::{AUDIENCES, PUBLISHERS, RECEIVERS, Who};
+
+/// Who has not got through for so long without anything coming is not served.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Between attempts to connect.
+const REDIAL: Duration = Duration::from_millis(20);
+
+/// See the file.
+#[derive(Debug)]
+pub struct Crew {
+    members: Vec<Member>,
+    address: SocketAddr,
+    dialed: Option<Instant>,
+}
+
+/// Who is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// All but those who are away.
+    Usual,
+    /// Everybody.
+    All,
+}
+
+impl Crew {
+    /// Everybody, for a broker at this address; nobody is connected.
+    pub fn new(address: SocketAddr) -> Self {
+        let receivers = (0..RECEIVERS.len()).map(Who::Receiver);
+        let all = receivers.chain((0..PUBLISHERS.len()).map(Who::Publisher));
+        Self { members: all.map(Member::new).collect(), address, dialed: None }
+    }
+
+    /// The broker has another address now; connections to the one before are over.
+    pub fn move_to(&mut self, address: SocketAddr) {
+        self.address = address;
+        self.dialed = None;
+        self.members.iter_mut().for_each(Member::hang_up);
+    }
+
+    /// Publishes and receives until this moment, or until `over`.
+    pub fn load(&mut self, book: &mut Book, until: Instant, over: impl Fn() -> bool) -> Result<()> {
+        while Instant::now() < until && !over() {
+            self.dial(Wanted::Usual)?;
+            for member in &mut self.members {
+                member.go_on(book)?;
+            }
+            self.turn(book, until.min(Instant::now() + REDIAL))?;
+        }
+        Ok(())
+    }
+
+    /// Takes what a broker that has ended said before.
+    pub fn hear_out(&mut self, book: &mut Book) -> Result<()> {
+        for member in &mut self.members {
+            member.take(book)?;
+            member.hang_up();
+        }
+        Ok(book.sync()?)
+    }
+
+    /// Completes all handshakes and waits until everybody has what was acknowledged; what does
+    /// not come is taken down. Those who are away take their part only `with_away`.
+    pub fn settle(&mut self, book: &mut Book, with_away: bool, deadline: Instant) -> Result<bool> {
+        let wanted = if with_away { Wanted::All } else { Wanted::Usual };
+        let asked = |audience: &[usize]| {
+            wanted == Wanted::All || audience.iter().any(|member| !RECEIVERS[*member].is_away)
+        };
+        let mut patience = Instant::now() + PATIENCE;
+        let mut before = (0, 0);
+        loop {
+            self.dial(wanted)?;
+            self.turn(book, Instant::now() + REDIAL)?;
+            let accounts = book.accounts();
+            if !accounts.broken().is_empty() {
+                break;
+            }
+            let owed = (0..AUDIENCES.len())
+                .filter(|audience| asked(AUDIENCES[*audience]))
+                .any(|audience| accounts.missing(audience).next().is_some());
+            if accounts.open() == 0 && !owed && self.is_complete(wanted, book) {
+                break;
+            }
+            let after = (accounts.open(), accounts.received());
+            if after != before {
+                (before, patience) = (after, Instant::now() + PATIENCE);
+            }
+            if Instant::now() > patience.min(deadline) {
+                self.give_up(book, wanted);
+                break;
+            }
+        }
+        if with_away {
+            self.send_away()?;
+        }
+        Ok(book.accounts().broken().is_empty())
+    }
+
+    /// Everybody has been let in, and has its subscription.
+    fn is_complete(&self, wanted: Wanted, book: &Book) -> bool {
+        self.members.iter().filter(|member| is_wanted(member.who(), wanted)).all(|member| {
+            member.is_up()
+                && match member.who() {
+                    Who::Receiver(at) => book.accounts().subscribed(at),
+                    Who::Publisher(_) => true,
+                }
+        })
+    }
+
+    fn give_up(&self, book: &mut Book, wanted: Wanted) {
+        let open = book.accounts().open();
+        if open > 0 {
+            book.accuse("heals", format!("{open} handshakes do not come to their end"));
+        } else if !self.is_complete(wanted, book) {
+            book.accuse("heals", "not everybody is let in".to_owned());
+        }
+        for (audience, members) in AUDIENCES.iter().enumerate() {
+            if wanted == Wanted::All || members.iter().any(|member| !RECEIVERS[*member].is_away) {
+                book.accuse_missing(audience);
+            }
+        }
+    }
+
+    fn send_away(&mut self) -> Result<()> {
+        for member in &mut self.members {
+            if !is_wanted(member.who(), Wanted::Usual) {
+                member.leave()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn dial(&mut self, wanted: Wanted) -> Result<()> {
+        if self.dialed.is_some_and(|dialed| dialed.elapsed() < REDIAL) {
+            return Ok(());
+        }
+        self.dialed = Some(Instant::now());
+        for member in &mut self.members {
+            if member.line().is_none() && is_wanted(member.who(), wanted) {
+                member.connect(self.address)?;
+                member.flush();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something comes, or this moment; takes it, syncs, answers.
+    fn turn(&mut self, book: &mut Book, until: Instant) -> Result<()> {
+        // What has been entered for what is to be sent.
+        book.sync()?;
+        self.members.iter_mut().for_each(Member::flush);
+        let ready = self.wait(until)?;
+        for (member, ready) in self.members.iter_mut().zip(ready) {
+            if ready {
+                member.take(book)?;
+            }
+        }
+        book.sync()?;
+        self.members.iter_mut().for_each(Member::flush);
+        Ok(())
+    }
+
+    /// Whose connection has something, for each member.
+    fn wait(&self, until: Instant) -> Result<Vec<bool>> {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
+        let lines: Vec<_> = self.members.iter().filter_map(Member::line).collect();
+        let flags =
+            |has_output| if has_output { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut fds: Vec<_> =
+            lines.iter().map(|line| PollFd::new(*line, flags(line.has_output()))).collect();
+        match poll(&mut fds, Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+        let of = |member: &Member| member.line().is_some() && ready.next().unwrap_or(false);
+        Ok(self.members.iter().map(of).collect())
+    }
+}
+
+fn is_wanted(who: Who, wanted: Wanted) -> bool {
+    match who {
+        Who::Receiver(at) => wanted == Wanted::All || !RECEIVERS[at].is_away,
+        Who::Publisher(_) => true,
+    }
+}

@@ -1,0 +1,82 @@
+//! Who looks at what is retained, and keeps nothing.
+//!
+//! Owns: that question to a broker. Does not know: what was published meanwhile: nothing is.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use zzq_codec::{Connect, Packet};
+use zzq_types::{ProtocolVersion, QoS, SubscribeOptions};
+
+use super::line::Line;
+use super::receiver::{subscribe, whose};
+use crate::accounts::Book;
+use crate::cast::{KEPT_FILTER, PUBLISHERS};
+
+/// What does not come in this time is not there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks for everything retained, and takes down what should be another message. Nobody publishes
+/// meanwhile.
+pub fn check_kept(address: SocketAddr, book: &mut Book) -> Result<()> {
+    let found = ask(address, book)?;
+    for (by, publisher) in PUBLISHERS.iter().enumerate() {
+        for round in 0..publisher.kept.unwrap_or_default() {
+            let topic = publisher.topic(by, round);
+            let kept = book.accounts().may_be_kept(by, &topic);
+            let found = found.get(&topic).copied();
+            if !kept.allows(found) {
+                let what = format!("{topic} holds {found:?}, not {kept:?}");
+                book.accuse("retained is the last acknowledged", what);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The messages that come, by topic. It is over when all that must be there has come, and the
+/// broker has answered once more.
+fn ask(address: SocketAddr, book: &mut Book) -> Result<BTreeMap<String, u64>> {
+    let version = ProtocolVersion::V5;
+    let mut line = Line::dial(address, version).context("who looks at retained messages")?;
+    line.send(&Packet::Connect(Connect::new(version, "rig-looks")))?;
+    subscribe(KEPT_FILTER, SubscribeOptions::with_qos(QoS::AtMostOnce), &mut line)?;
+    line.send(&Packet::PingReq)?;
+    let mut found = BTreeMap::new();
+    let mut is_answered = false;
+    let patience = Instant::now() + PATIENCE;
+    while Instant::now() < patience && !(is_answered && has_all(&found, book)) {
+        ensure!(line.flush(), "the broker closes in front of who looks at retained messages");
+        let wait = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        poll(&mut [PollFd::new(&line, PollFlags::IN)], Some(&wait))?;
+        let stands = line.fill();
+        line.packets(|_, packet| {
+            match packet {
+                Packet::PingResp => is_answered = true,
+                Packet::Publish(publish) => {
+                    let topic = publish.topic.map(zzq_types::TopicName::as_str).unwrap_or_default();
+                    match whose(topic, publish.payload) {
+                        Some((_, seq)) => drop(found.insert(topic.to_owned(), seq)),
+                        None => book.accuse("whole and unchanged", format!("retained on {topic}")),
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        ensure!(stands, "the broker closes in front of who looks at retained messages");
+    }
+    Ok(found)
+}
+
+fn has_all(found: &BTreeMap<String, u64>, book: &Book) -> bool {
+    let topics = PUBLISHERS.iter().enumerate().flat_map(|(by, publisher)| {
+        (0..publisher.kept.unwrap_or_default()).map(move |seq| (by, publisher.topic(by, seq)))
+    });
+    topics.into_iter().all(|(by, topic)| {
+        found.contains_key(&topic) || book.accounts().may_be_kept(by, &topic).last.is_none()
+    })
+}

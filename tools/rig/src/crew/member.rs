@@ -1,0 +1,158 @@
+//! One client: its connection, and how it goes on with what the accounts say about it.
+//!
+//! Owns: CONNECT and CONNACK, and whose turn it is. What a client remembers stands in the accounts
+//! alone. Does not know: when anybody should be connected.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, ensure};
+use zzq_codec::{Connect, Disconnect, Packet};
+use zzq_types::{PacketId, PropertiesBuf, Property, ProtocolVersion, ReasonCode};
+
+use super::line::Line;
+use super::{publisher, receiver};
+use crate::accounts::{Book, Entry};
+use crate::cast::{PUBLISHERS, RECEIVERS, Who};
+
+/// See the file.
+#[derive(Debug)]
+pub(super) struct Member {
+    who: Who,
+    line: Option<Line>,
+    /// CONNACK has come.
+    is_up: bool,
+}
+
+impl Member {
+    /// A client that is not connected.
+    pub(super) fn new(who: Who) -> Self {
+        Self { who, line: None, is_up: false }
+    }
+
+    /// Which one.
+    pub(super) fn who(&self) -> Who {
+        self.who
+    }
+
+    /// Its connection.
+    pub(super) fn line(&self) -> Option<&Line> {
+        self.line.as_ref()
+    }
+
+    /// Whether it has been let in.
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    fn version(&self) -> ProtocolVersion {
+        match self.who {
+            Who::Publisher(at) => PUBLISHERS[at].version,
+            Who::Receiver(at) => RECEIVERS[at].version,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self.who {
+            Who::Publisher(at) => PUBLISHERS[at].name,
+            Who::Receiver(at) => RECEIVERS[at].name,
+        }
+    }
+
+    /// Connects, if anybody listens, and asks for its session.
+    pub(super) fn connect(&mut self, address: SocketAddr) -> Result<()> {
+        self.hang_up();
+        let Ok(mut line) = Line::dial(address, self.version()) else { return Ok(()) };
+        let mut properties = PropertiesBuf::new();
+        if self.version().is_v5() {
+            properties.push(Property::SessionExpiry(u32::MAX))?;
+        }
+        let connect = Connect {
+            clean_start: false,
+            keep_alive: KEEP_ALIVE,
+            properties: properties.as_properties(),
+            ..Connect::new(self.version(), self.name())
+        };
+        line.send(&Packet::Connect(connect))?;
+        self.line = Some(line);
+        Ok(())
+    }
+
+    /// Drops the connection without a word.
+    pub(super) fn hang_up(&mut self) {
+        self.line = None;
+        self.is_up = false;
+    }
+
+    /// Says that it goes, and goes.
+    pub(super) fn leave(&mut self) -> Result<()> {
+        if let Some(line) = &mut self.line {
+            line.send(&Packet::Disconnect(Disconnect::with_reason(ReasonCode::Success)))?;
+            line.flush();
+        }
+        self.hang_up();
+        Ok(())
+    }
+
+    /// Takes what has come; the answers leave with [`flush`](Self::flush), when the accounts are
+    /// synced.
+    pub(super) fn take(&mut self, book: &mut Book) -> Result<()> {
+        let Some(mut line) = self.line.take() else { return Ok(()) };
+        let stands = line.fill();
+        line.packets(|line, packet| self.packet(packet, line, book))?;
+        if stands {
+            self.line = Some(line);
+        } else {
+            self.is_up = false;
+        }
+        Ok(())
+    }
+
+    /// Publishes as much as its window allows.
+    pub(super) fn go_on(&mut self, book: &mut Book) -> Result<()> {
+        match (self.who, &mut self.line) {
+            (Who::Publisher(at), Some(line)) if self.is_up => publisher::go_on(at, line, book),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends what is to be sent.
+    pub(super) fn flush(&mut self) {
+        if self.line.as_mut().is_some_and(|line| !line.flush()) {
+            self.hang_up();
+        }
+    }
+
+    fn packet(&mut self, packet: Packet<'_>, line: &mut Line, book: &mut Book) -> Result<()> {
+        match (packet, self.who) {
+            (Packet::ConnAck(ack), _) => {
+                ensure!(!ack.reason.is_failure(), "{} is refused: {}", self.name(), ack.reason);
+                self.let_in(ack.session_present, line, book)
+            }
+            // The broker says why it closes; the close says enough.
+            (Packet::Disconnect(_) | Packet::PingResp, _) => Ok(()),
+            (packet, Who::Publisher(at)) => publisher::packet(at, &packet, line, book),
+            (packet, Who::Receiver(at)) => receiver::packet(at, &packet, line, book),
+        }
+    }
+
+    fn let_in(&mut self, session: bool, line: &mut Line, book: &mut Book) -> Result<()> {
+        self.is_up = true;
+        if book.accounts().began(self.who) && !session {
+            book.accuse("sessions stay", format!("the session of {} is lost", self.name()));
+        }
+        book.enter(Entry::Began { who: self.who });
+        match self.who {
+            Who::Publisher(at) => publisher::resume(at, line, book),
+            Who::Receiver(at) => receiver::resume(at, line, book),
+        }
+    }
+}
+
+/// In seconds. Nobody pings: who says nothing for so long is gone, and comes back.
+const KEEP_ALIVE: u16 = 60;
+
+/// An identifier of the accounts in a packet.
+pub(super) fn packet_id(id: u16) -> Result<PacketId> {
+    let id = PacketId::new(id);
+    id.ok_or_else(|| anyhow::anyhow!("packet identifiers begin with 1"))
+}

@@ -1,0 +1,194 @@
+//! What was done, and how it went, in numbers.
+//!
+//! Owns: counts, times, one row for each round. Does not know: what is right.
+
+use std::time::{Duration, Instant};
+
+use crate::accounts::Accounts;
+
+/// See the file.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    began: Instant,
+    /// Data directories.
+    pub generations: u64,
+    /// SIGKILLs.
+    pub kills: u64,
+    /// Those of them during a start.
+    pub kills_in_starts: u64,
+    /// Rounds, in their order.
+    pub rounds: Vec<Round>,
+    /// Of each start that came to serve, in its order: the round behind which it was, and how long
+    /// it took.
+    pub recoveries: Vec<(usize, Duration)>,
+    /// Of data directories that are gone.
+    before: Counts,
+    under_way: Counts,
+}
+
+/// One round.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// The injury.
+    pub injury: &'static str,
+    /// When it began, from the beginning of the run.
+    pub from: Duration,
+    /// When all accounts were settled.
+    pub to: Duration,
+    /// What had been acknowledged and received until then.
+    pub counts: Counts,
+}
+
+/// Over all clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Publishes acknowledged.
+    pub acknowledged: u64,
+    /// Messages received, each once for each audience.
+    pub received: u64,
+}
+
+impl Counts {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            acknowledged: self.acknowledged + other.acknowledged,
+            received: self.received + other.received,
+        }
+    }
+}
+
+impl Tally {
+    /// Nothing was done yet.
+    pub fn new(began: Instant) -> Self {
+        Self {
+            began,
+            generations: 0,
+            kills: 0,
+            kills_in_starts: 0,
+            rounds: Vec::new(),
+            recoveries: Vec::new(),
+            before: Counts::default(),
+            under_way: Counts::default(),
+        }
+    }
+
+    /// From the beginning.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// An injury begins.
+    pub fn begin_round(&mut self, injury: &'static str) {
+        let from = self.elapsed();
+        let counts = self.counts();
+        self.rounds.push(Round { injury, from, to: from, counts });
+    }
+
+    /// Its accounts are settled.
+    pub fn end_round(&mut self, accounts: &Accounts) {
+        self.look(accounts);
+        let (to, counts) = (self.elapsed(), self.counts());
+        if let Some(round) = self.rounds.last_mut() {
+            (round.to, round.counts) = (to, counts);
+        }
+    }
+
+    fn look(&mut self, accounts: &Accounts) {
+        self.under_way =
+            Counts { acknowledged: accounts.acknowledged(), received: accounts.received() };
+    }
+
+    /// These accounts are closed.
+    pub fn close(&mut self, accounts: &Accounts) {
+        self.look(accounts);
+        self.before = self.counts();
+        self.under_way = Counts::default();
+    }
+
+    /// Over all data directories.
+    pub fn counts(&self) -> Counts {
+        self.before.plus(self.under_way)
+    }
+
+    /// A start came to serve in this time.
+    pub fn recovered(&mut self, span: Duration) {
+        self.recoveries.push((self.rounds.len(), span));
+    }
+
+    /// How long a start takes: the median of them.
+    pub fn usual_recovery_us(&self) -> u64 {
+        let usual = self.recovery_times().map_or(Duration::from_millis(50), |(median, _)| median);
+        u64::try_from(usual.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Median and maximum of the times that starts took.
+    pub fn recovery_times(&self) -> Option<(Duration, Duration)> {
+        let mut times: Vec<_> = self.recoveries.iter().map(|(_, span)| *span).collect();
+        times.sort_unstable();
+        Some((*times.get(times.len() / 2)?, *times.last()?))
+    }
+
+    /// The last round, in words.
+    pub fn last_round(&self) -> String {
+        match self.rounds.last() {
+            Some(round) => format!("round {}: {}", self.rounds.len(), round.injury),
+            None => "the first start".to_owned(),
+        }
+    }
+
+    /// Where the run is.
+    pub fn progress(&self) -> String {
+        let Counts { acknowledged, received } = self.counts();
+        format!(
+            "{:4} s: {} rounds, {} kills, {acknowledged} acknowledged, {received} received; {}",
+            self.elapsed().as_secs(),
+            self.rounds.len(),
+            self.kills,
+            self.last_round()
+        )
+    }
+
+    /// The injuries that were inflicted, each with its number.
+    pub fn injuries(&self) -> Vec<(&'static str, usize)> {
+        let mut kinds: Vec<(&'static str, usize)> = Vec::new();
+        for round in &self.rounds {
+            match kinds.iter_mut().find(|(kind, _)| *kind == round.injury) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((round.injury, 1)),
+            }
+        }
+        kinds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounts::Entry;
+
+    #[test]
+    fn counts_go_on_over_data_directories() {
+        let mut tally = Tally::new(Instant::now());
+        let mut accounts = Accounts::default();
+        accounts.apply(&Entry::Acked { by: 0, seq: 1 });
+        for (acknowledged, injury) in [(1, "a"), (2, "b"), (3, "a")] {
+            tally.begin_round(injury);
+            tally.end_round(&accounts);
+            assert_eq!(tally.rounds.last().unwrap().counts, Counts { acknowledged, received: 0 });
+            tally.close(&accounts);
+        }
+        assert_eq!(tally.injuries(), [("a", 2), ("b", 1)]);
+        assert_eq!(tally.last_round(), "round 3: a");
+    }
+
+    #[test]
+    fn the_median_is_the_usual_recovery() {
+        let mut tally = Tally::new(Instant::now());
+        assert_eq!((tally.recovery_times(), tally.usual_recovery_us()), (None, 50_000));
+        for span in [30, 10, 20, 900, 15] {
+            tally.recovered(Duration::from_millis(span));
+        }
+        let (median, most) = tally.recovery_times().unwrap();
+        assert_eq!((median.as_millis(), most.as_millis()), (20, 900));
+    }
+}

@@ -1,0 +1,164 @@
+//! What came of a run, for people and for programs.
+//!
+//! Owns: the table and the last line. Does not know: how it came.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::Tally;
+
+/// See the file.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The run's.
+    pub seed: u64,
+    /// What was done.
+    pub tally: Tally,
+    /// What was not done, and why.
+    pub left_out: Vec<String>,
+    /// What was found.
+    pub failure: Option<Failure>,
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which, and by what.
+    pub what: String,
+    /// Behind which injury.
+    pub round: String,
+    /// How the broker ran.
+    pub arguments: String,
+    /// Where everything about it lies.
+    pub kept: PathBuf,
+    /// The data directory in it.
+    pub data: PathBuf,
+}
+
+impl Verdict {
+    /// Nothing was found yet.
+    pub fn new(seed: u64) -> Self {
+        let tally = Tally::new(Instant::now());
+        Self { seed, tally, left_out: Vec::new(), failure: None }
+    }
+
+    /// Whether all promises were kept.
+    pub fn is_clean(&self) -> bool {
+        self.failure.is_none()
+    }
+
+    /// The last line.
+    pub fn line(&self) -> String {
+        let word = if self.is_clean() { "clean" } else { "BROKEN" };
+        let counts = self.tally.counts();
+        format!(
+            "{word}: seed {}, {} rounds, {} kills, {} acknowledged, none of them lost{}",
+            self.seed,
+            self.tally.rounds.len(),
+            self.tally.kills,
+            counts.acknowledged,
+            if self.is_clean() { "" } else { " but as said above" },
+        )
+    }
+
+    /// The last line for programs.
+    pub fn json(&self) -> serde_json::Value {
+        let (median, most) = self.tally.recovery_times().unwrap_or_default();
+        let counts = self.tally.counts();
+        let injuries: serde_json::Map<_, _> =
+            self.tally.injuries().into_iter().map(|(kind, n)| (kind.into(), n.into())).collect();
+        serde_json::json!({
+            "type": "verdict",
+            "clean": self.is_clean(),
+            "seed": self.seed,
+            "seconds": self.tally.elapsed().as_secs(),
+            "rounds": self.tally.rounds.len(),
+            "injuries": injuries,
+            "data_directories": self.tally.generations,
+            "kills": self.tally.kills,
+            "kills_in_starts": self.tally.kills_in_starts,
+            "acknowledged": counts.acknowledged,
+            "received": counts.received,
+            "starts": self.tally.recoveries.len(),
+            "recovery_ms_p50": milliseconds(median),
+            "recovery_ms_max": milliseconds(most),
+            "left_out": self.left_out,
+            "failure": self.failure.as_ref().map(|failure| serde_json::json!({
+                "what": failure.what,
+                "round": failure.round,
+                "broker": failure.arguments,
+                "kept": failure.kept,
+            })),
+        })
+    }
+}
+
+fn milliseconds(span: Duration) -> f64 {
+    (span.as_secs_f64() * 10_000.0).round() / 10.0
+}
+
+/// The table.
+impl fmt::Display for Verdict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tally = &self.tally;
+        let mut row = |name: &str, value: &dyn fmt::Display| writeln!(out, "{name:<34}{value:>12}");
+        row("rounds", &tally.rounds.len())?;
+        for (injury, count) in tally.injuries() {
+            row(&format!("  {injury}"), &count)?;
+        }
+        row("data directories", &tally.generations)?;
+        row("kills", &tally.kills)?;
+        row("  during a start", &tally.kills_in_starts)?;
+        row("publishes acknowledged", &tally.counts().acknowledged)?;
+        row("messages received", &tally.counts().received)?;
+        row("starts", &tally.recoveries.len())?;
+        if let Some((median, most)) = tally.recovery_times() {
+            row("  ms until it serves, median", &milliseconds(median))?;
+            row("  ms until it serves, longest", &milliseconds(most))?;
+        }
+        for reason in &self.left_out {
+            writeln!(out, "left out: {reason}")?;
+        }
+        if let Some(failure) = &self.failure {
+            write!(out, "{failure}")?;
+            writeln!(out, "  seed {} draws the same injuries again", self.seed)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "BROKEN: {}", self.what)?;
+        writeln!(out, "  in {}, with zzq_broker {}", self.round, self.arguments)?;
+        let (kept, data) = (self.kept.display(), self.data.display());
+        writeln!(out, "  {kept} is kept: the data directory, `accounts`, `broker.log`")?;
+        writeln!(out, "  look at it: zzq_journal verify {data}; zzq_journal dump {data}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_seed_directory_and_tool() {
+        let mut verdict = Verdict::new(7);
+        assert!(verdict.line().starts_with("clean: seed 7"));
+        verdict.failure = Some(Failure {
+            what: "nothing lost: 3".into(),
+            round: "round 2: kill -9".into(),
+            arguments: "--lanes=1".into(),
+            kept: "d/1".into(),
+            data: "d/1/data".into(),
+        });
+        let text = verdict.to_string();
+        for part in ["nothing lost: 3", "seed 7", "round 2", "zzq_journal verify d/1/data"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(verdict.line().starts_with("BROKEN"));
+        assert_eq!(verdict.json()["clean"], false);
+        assert_eq!(verdict.json()["failure"]["kept"], "d/1");
+    }
+}

@@ -1,0 +1,189 @@
+//! One data directory with its broker, its clients and their accounts.
+//!
+//! Owns: starting the broker and what must hold after each start. Does not know: what was done to
+//! it before.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Signal, kill_process};
+
+use crate::accounts::{Book, Broken};
+use crate::broker::{Broker, Launch, Start};
+use crate::crew::{Crew, check_kept};
+use crate::random::Random;
+use crate::run::Tally;
+
+/// See the file.
+#[derive(Debug)]
+pub struct Scene {
+    /// How its broker is started.
+    pub launch: Launch,
+    /// Where the book and the broker's log lie.
+    pub home: PathBuf,
+    /// Nothing is waited for any longer than this.
+    pub deadline: Instant,
+    crew: Crew,
+    book: Book,
+    broker: Option<Broker>,
+}
+
+/// Nobody listens there.
+const NOWHERE: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
+
+impl Scene {
+    /// A fresh data directory `data`, with book and log in `home`, which is made.
+    pub fn new(program: &Path, home: &Path, data: PathBuf, deadline: Instant) -> Result<Self> {
+        std::fs::create_dir_all(home).with_context(|| format!("making {}", home.display()))?;
+        let launch = Launch {
+            program: program.to_owned(),
+            data,
+            log: home.join("broker.log"),
+            arguments: Vec::new(),
+        };
+        let book = Book::create(&home.join("accounts"))?;
+        let crew = Crew::new(NOWHERE.into());
+        Ok(Self { launch, home: home.to_owned(), deadline, crew, book, broker: None })
+    }
+
+    /// Draws how the broker runs.
+    pub fn draw_arguments(&mut self, random: &mut Random) {
+        let mut one_of =
+            |flag: &str, values: &[&str]| format!("{flag}={}", values[random.index(values.len())]);
+        let mut arguments = vec![
+            one_of("--lanes", &["1", "2"]),
+            one_of("--disk", &["auto", "aio", "uring", "pwrite"]),
+            one_of("--deliver", &["early", "committed"]),
+            one_of("--log", &["all", "everything", "needed"]),
+            one_of("--segment-size", &["1MiB", "1MiB", "4MiB"]),
+        ];
+        arguments.extend(random.one_in(4).then(|| "--log-thread".to_owned()));
+        self.launch.arguments = arguments;
+    }
+
+    /// What was found broken.
+    pub fn broken(&self) -> &[Broken] {
+        self.book.accounts().broken()
+    }
+
+    /// The accounts.
+    pub fn book(&mut self) -> &mut Book {
+        &mut self.book
+    }
+
+    /// The running broker.
+    pub fn broker(&self) -> Result<&Broker> {
+        self.broker.as_ref().context("a running broker")
+    }
+
+    /// Starts the broker, which has to serve.
+    pub fn start(&mut self, tally: &mut Tally) -> Result<bool> {
+        match self.launch.start()? {
+            Start::Up(broker) => {
+                tally.recovered(broker.recovered_in());
+                self.crew.move_to(broker.address());
+                self.broker = Some(broker);
+                return Ok(true);
+            }
+            Start::Ended(status) => self.accuse_start(&format!("ends with {status}")),
+            Start::Hung => self.accuse_start("says nothing"),
+        }
+        Ok(false)
+    }
+
+    fn accuse_start(&mut self, how: &str) {
+        let what = format!("the broker {how}:\n{}", self.launch.last_words());
+        self.book.accuse("starts again", what);
+    }
+
+    /// Starts the broker, and checks that it has kept everything.
+    pub fn recover(&mut self, with_away: bool, tally: &mut Tally) -> Result<()> {
+        if self.start(tally)? {
+            self.check_all(with_away)?;
+        }
+        Ok(())
+    }
+
+    /// Checks what a running broker has kept.
+    pub fn check_all(&mut self, with_away: bool) -> Result<()> {
+        let address = self.broker()?.address();
+        check_kept(address, &mut self.book)?;
+        self.settle(with_away)
+    }
+
+    /// Waits until all handshakes are over and everybody has everything.
+    pub fn settle(&mut self, with_away: bool) -> Result<()> {
+        self.crew.settle(&mut self.book, with_away, self.deadline)?;
+        let ended = self.broker.as_mut().map(Broker::ended).transpose()?.flatten();
+        if let Some(status) = ended {
+            self.accuse_start(&format!("serves and ends by itself with {status}"));
+        }
+        Ok(())
+    }
+
+    /// Publishes and receives for so long.
+    pub fn load(&mut self, span: Duration) -> Result<()> {
+        self.crew.load(&mut self.book, Instant::now() + span, || false)
+    }
+
+    /// Publishes and receives until `act`, in a thread of its own, has returned.
+    pub fn load_while<T: Send>(&mut self, act: impl FnOnce() -> T + Send) -> Result<T> {
+        let is_over = AtomicBool::new(false);
+        let (crew, book) = (&mut self.crew, &mut self.book);
+        let until = self.deadline;
+        std::thread::scope(|scope| {
+            let acting = scope.spawn(|| {
+                let result = act();
+                is_over.store(true, Ordering::Release);
+                result
+            });
+            let loaded = crew.load(book, until, || is_over.load(Ordering::Acquire));
+            let acted = acting.join().map_err(|_| anyhow::anyhow!("an injury has panicked"))?;
+            loaded.map(|()| acted)
+        })
+    }
+
+    /// Publishes and receives for so long, and kills the broker in the midst of it.
+    pub fn kill_after(&mut self, span: Duration) -> Result<()> {
+        let pid = self.broker()?.pid();
+        self.load_while(move || {
+            std::thread::sleep(span);
+            kill_process(pid, Signal::KILL)
+        })??;
+        self.bury()
+    }
+
+    /// The broker has been killed, or is now: takes what it said before.
+    pub fn bury(&mut self) -> Result<()> {
+        if let Some(broker) = self.broker.take() {
+            broker.kill();
+        }
+        self.crew.hear_out(&mut self.book)
+    }
+
+    /// A clean stop.
+    pub fn stop(&mut self) -> Result<()> {
+        let Some(broker) = self.broker.take() else { return Ok(()) };
+        match broker.stop()? {
+            Some(status) if status.success() => {}
+            Some(status) => self.accuse_start(&format!("stops with {status}")),
+            None => self.accuse_start("does not stop"),
+        }
+        self.crew.hear_out(&mut self.book)
+    }
+
+    /// Bytes in the data directory.
+    pub fn size(&self) -> u64 {
+        let entries = std::fs::read_dir(&self.launch.data).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|facts| facts.len()).sum()
+    }
+
+    /// All was well: nothing of it is wanted any more.
+    pub fn remove(self) -> Result<()> {
+        let Self { launch, home, .. } = self;
+        std::fs::remove_dir_all(&launch.data)?;
+        Ok(std::fs::remove_dir_all(&home)?)
+    }
+}

@@ -1,0 +1,108 @@
+//! Runs against a broker that keeps its word, and against stand-ins that do not.
+//!
+//! The broker lies beside the rig; where only this package is built, the test has it made.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+const RIG: &str = env!("CARGO_BIN_EXE_zzq_rig");
+
+fn broker() -> PathBuf {
+    let path = Path::new(RIG).with_file_name("zzq_broker");
+    if !path.exists() {
+        let release = (!cfg!(debug_assertions)).then_some("--release");
+        let made = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "-p", "zzq-broker", "--bin", "zzq_broker"])
+            .args(release)
+            .status();
+        assert!(made.unwrap().success() && path.exists(), "{}", path.display());
+    }
+    path
+}
+
+fn rig(directory: &Path, broker: &Path, flags: &[&str]) -> Output {
+    let mut command = Command::new(RIG);
+    command.arg("--data-dir").arg(directory).arg("--broker").arg(broker).args(flags);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
+}
+
+/// A program in front of the broker, which is `$BROKER`; its data directory is `$DATA`.
+fn stand_in(folder: &TempDir, script: &str) -> PathBuf {
+    let path = folder.path().join("stand-in");
+    let find =
+        "for word in \"$@\"; do [ \"$before\" = --data-dir ] && DATA=$word; before=$word; done";
+    let text = format!("#!/bin/sh\nBROKER='{}'\n{find}\n{script}\n", broker().display());
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    path
+}
+
+/// The run finds one of these promises broken, and keeps what there is to see.
+fn finds(script: &str, promises: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = stand_in(&folder, script);
+    let directory = folder.path().join("d");
+    let output = rig(&directory, &program, &["--minutes=1", "--seed=5"]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let named = promises.iter().any(|promise| said.contains(&format!("BROKEN: {promise}: ")));
+    assert!(named, "{said}");
+    let last = String::from_utf8_lossy(&output.stdout).lines().last().unwrap().to_owned();
+    assert!(last.starts_with("BROKEN: seed 5"), "{last}");
+    assert!(directory.join("1/accounts").exists() && directory.join("1/broker.log").exists());
+}
+
+#[test]
+fn a_good_broker_has_a_clean_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("made/by/the/rig");
+    let output = rig(&directory, &broker(), &["--minutes=0.1", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let last = String::from_utf8_lossy(&output.stdout).lines().last().unwrap().to_owned();
+    let verdict: serde_json::Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(verdict["clean"], true);
+    for count in ["rounds", "kills", "acknowledged", "received", "starts"] {
+        assert!(verdict[count].as_u64().unwrap() > 0, "{count}: {last}");
+    }
+}
+
+#[test]
+fn a_directory_with_something_in_it_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("mine"), "mine").unwrap();
+    let output = rig(folder.path(), &broker(), &["--minutes=0.1"]);
+    assert!(!output.status.success() && said(&output).contains("something in it"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_broker_that_keeps_nothing_is_found_out() {
+    let without = "exec \"$BROKER\" --bind tcp://127.0.0.1:0";
+    finds(without, &["sessions stay", "retained is the last acknowledged"]);
+}
+
+/// What is acknowledged after the second start is gone at the third.
+#[test]
+fn a_broker_that_goes_back_in_time_is_found_out() {
+    let goes_back = "\
+if [ -e \"$DATA.old\" ]; then rm -r \"$DATA\"; cp -a \"$DATA.old\" \"$DATA\"
+elif [ -e \"$DATA/meta\" ]; then cp -a \"$DATA\" \"$DATA.old\"
+fi
+exec \"$BROKER\" \"$@\"";
+    finds(goes_back, &["retained is the last acknowledged", "nothing lost", "at most once"]);
+}
+
+#[test]
+fn a_broker_that_does_not_start_again_is_found_out() {
+    let once = "[ -e \"$DATA/meta\" ] && exit 65; exec \"$BROKER\" \"$@\"";
+    finds(once, &["starts again"]);
+}
