@@ -120,8 +120,10 @@ impl Broker {
     /// # Errors
     /// [`BindError`]: the text is no endpoint, or the system refuses it.
     pub async fn bind(&self, endpoint: &str) -> Result<Bound, BindError> {
+        let limits = &self.0.shared.options.limits;
         let options = BindOptions {
-            max_connections: self.0.shared.options.limits.max_connections,
+            max_connections: limits.max_connections,
+            max_connections_each: limits.max_connections_each,
             ..BindOptions::default()
         };
         self.0.lanes.bind(endpoint, options).await

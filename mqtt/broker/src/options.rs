@@ -66,8 +66,10 @@ pub enum DiskBackend {
 pub struct Limits {
     /// Largest packet accepted, in bytes with its header.
     pub max_packet_size: u32,
-    /// Connections at once.
+    /// Connections at once, through each endpoint.
     pub max_connections: usize,
+    /// Of these from one address, or one /64 of IPv6; as many as all unless it is less.
+    pub max_connections_each: usize,
     /// QoS 1 and 2 publishes that a client may have unacknowledged (announced to MQTT 5 clients).
     pub receive_maximum: u16,
     /// QoS 1 and 2 messages on their way to one client, also bounded by its Receive Maximum.
@@ -115,6 +117,7 @@ impl Default for Limits {
         Self {
             max_packet_size: 2 << 20,
             max_connections: 16_384,
+            max_connections_each: usize::MAX,
             receive_maximum: 4096,
             max_inflight: 1024,
             topic_alias_maximum: 64,

@@ -44,6 +44,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod app;
 mod context;
 mod core;
@@ -58,6 +59,7 @@ mod time;
 mod waker;
 
 pub use crate::{
+    admission::{Admission, ListenerStats},
     app::{Close, CloseReason, Handler, PeerInfo},
     context::{Bound, Completion, Context, ContextBuilder, Lanes, Seat},
     core::{BufferTotals, Counters, Limits},
@@ -66,7 +68,7 @@ pub use crate::{
     id::{ConnId, LaneIndex, ListenerId, TimerSlot, WatchId},
     io::{LaneIo, Output},
     lane::{Lane, LaneParts, group},
-    listener::{Admission, BindOptions, Listener, ListenerStats},
+    listener::{BindOptions, Listener},
     ring::{Class, Inlet, Outlet, ring},
     time::Millis,
     waker::LaneWaker,

@@ -1,15 +1,12 @@
 //! A bound endpoint that accepts: a bounded number of connections each turn, none while the
-//! process has no descriptors left, never more at once than its limit.
+//! process has no descriptors left.
 //!
 //! Assumes: edge-triggered readiness, noted by the driver; `accept` is called every turn.
 use std::{
     io,
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -22,6 +19,7 @@ use rustix::{
 };
 
 use crate::{
+    admission::{Door, ListenerStats, Places},
     app::PeerInfo,
     driver::{Accepted, Event},
     id::ListenerId,
@@ -38,6 +36,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct BindOptions {
     /// Connections open at once; further ones are closed as they come. Default: no limit.
     pub max_connections: usize,
+    /// Of these from one address, or one /64 of IPv6. Default: no limit of its own.
+    pub max_connections_each: usize,
     /// Connections that the kernel holds until they are accepted. Default 4096.
     pub backlog: i32,
     /// Given to the application with each connection: a listener's id is known only once it is
@@ -49,52 +49,13 @@ pub struct BindOptions {
 
 impl Default for BindOptions {
     fn default() -> Self {
-        Self { max_connections: usize::MAX, backlog: 4096, tag: 0, nodelay: true }
-    }
-}
-
-/// A connection's place within its listener's limit, given back when dropped.
-#[derive(Debug)]
-pub struct Admission(Arc<ListenerStats>);
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// What a listener counts. Shared, so that whoever bound it can look.
-#[derive(Debug, Default)]
-pub struct ListenerStats {
-    open: AtomicUsize,
-    refused: AtomicU64,
-    faults: AtomicU64,
-}
-
-impl ListenerStats {
-    /// Connections open now.
-    pub fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Connections closed on arrival because of the limit.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// Accepts that failed.
-    pub fn faults(&self) -> u64 {
-        self.faults.load(Ordering::Relaxed)
-    }
-
-    fn admit(self: &Arc<Self>, most: usize) -> Option<Admission> {
-        // Only the listener's lane adds, so the count cannot pass the limit in between.
-        if self.open() >= most {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            return None;
+        Self {
+            max_connections: usize::MAX,
+            max_connections_each: usize::MAX,
+            backlog: 4096,
+            tag: 0,
+            nodelay: true,
         }
-        self.open.fetch_add(1, Ordering::Relaxed);
-        Some(Admission(Arc::clone(self)))
     }
 }
 
@@ -105,8 +66,7 @@ pub struct Listener {
     id: ListenerId,
     addr: SocketAddr,
     tag: u32,
-    max_connections: usize,
-    stats: Arc<ListenerStats>,
+    door: Door,
     /// The kernel may have a connection.
     ready: bool,
     /// Nothing is accepted before this.
@@ -132,8 +92,10 @@ impl Listener {
             id,
             addr,
             tag: how.tag,
-            max_connections: how.max_connections,
-            stats: Arc::default(),
+            door: Door::new(Places {
+                all: how.max_connections,
+                each_address: how.max_connections_each,
+            }),
             ready: true,
             resumes: Millis::default(),
             logged: false,
@@ -150,7 +112,7 @@ impl Listener {
     }
 
     pub(crate) fn stats(&self) -> Arc<ListenerStats> {
-        Arc::clone(&self.stats)
+        Arc::clone(self.door.stats())
     }
 
     pub(crate) fn note_ready(&mut self) {
@@ -176,8 +138,8 @@ impl Listener {
                     let Some(addr) = addr else { continue };
                     let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
                     let peer = PeerInfo { addr, listener: self.id, tag: self.tag };
-                    if let Some(admission) = self.stats.admit(self.max_connections) {
-                        let admission = Some(admission);
+                    let admission = self.door.admit(now, addr, self.addr);
+                    if admission.is_some() {
                         events.push(Event::Accepted(Accepted { socket, peer, admission }));
                     }
                 }
@@ -187,7 +149,7 @@ impl Listener {
                 }
                 // The next connection may well be fine.
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::PERM) => {
-                    self.stats.faults.fetch_add(1, Ordering::Relaxed);
+                    self.door.stats().add_fault();
                 }
                 Err(error) => return self.pause(now, error),
             }
@@ -196,7 +158,7 @@ impl Listener {
 
     /// No descriptors or memory, as a rule: trying again at once would burn a core and help nobody.
     fn pause(&mut self, now: Millis, error: Errno) {
-        self.stats.faults.fetch_add(1, Ordering::Relaxed);
+        self.door.stats().add_fault();
         self.resumes = now + PAUSE;
         if !std::mem::replace(&mut self.logged, true) {
             let addr = self.addr;

@@ -173,6 +173,19 @@ fn a_listener_at_its_limit_closes_what_comes_until_there_is_room() {
 }
 
 #[test]
+fn an_address_at_its_limit_is_turned_away_until_it_has_room() {
+    let how = BindOptions { max_connections_each: 1, ..BindOptions::default() };
+    let server = server(1, false, how);
+    let mut inside = server.connect();
+    assert_echo(&mut inside, b"in");
+    assert_eq!(server.connect().read(&mut [0]).unwrap(), 0);
+    assert_eq!((server.bound.stats.open(), server.bound.stats.refused_address()), (1, 1));
+    drop(inside);
+    server.hear_of(&Told::Closed(CloseReason::Ended));
+    assert_echo(&mut server.connect(), b"in again");
+}
+
+#[test]
 fn an_endpoint_in_use_is_refused_by_name_and_free_after_unbind() {
     let server = server(2, false, BindOptions::default());
     let endpoint = server.bound.endpoint.to_string();

@@ -15,12 +15,13 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::completion::{Completion, Promise, promise};
 use crate::{
+    admission::ListenerStats,
     app::Handler,
     driver::epoll::EpollDriver,
     endpoint::{BindError, Endpoint, TcpEndpoint},
     id::ListenerId,
     lane::{Command, Lane},
-    listener::{BindOptions, Listener, ListenerStats},
+    listener::{BindOptions, Listener},
     waker::LaneWaker,
 };
 

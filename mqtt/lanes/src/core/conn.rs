@@ -2,8 +2,8 @@
 //! idle one owns no buffer.
 use super::{output::Output, timers::ConnTimers};
 use crate::{
+    admission::Admission,
     app::{CloseReason, PeerInfo},
-    listener::Admission,
 };
 
 pub(crate) struct Conn {

@@ -10,9 +10,9 @@ use std::io::{self, IoSlice};
 
 pub use self::spin::BusyPoll;
 use crate::{
+    admission::Admission,
     app::PeerInfo,
     id::{ConnId, ListenerId, WatchId},
-    listener::Admission,
     time::Millis,
     waker::LaneWaker,
 };

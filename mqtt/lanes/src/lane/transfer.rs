@@ -2,11 +2,11 @@
 //! unread input to where their session lives.
 use super::Lane;
 use crate::{
+    admission::Admission,
     app::{CloseReason, Handler, PeerInfo},
     core::{Conn, Departure, Flags, Queue},
     driver::{Accepted, Driver},
     id::{ConnId, LaneIndex},
-    listener::Admission,
     ring::Class,
 };
 

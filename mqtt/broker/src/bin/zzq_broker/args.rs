@@ -54,9 +54,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = parse_size)]
     pub(crate) max_packet_size: u64,
 
-    /// Connections at once.
+    /// Connections at once, through each endpoint.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_connections)]
     pub(crate) max_connections: usize,
+
+    /// Of these from one address, or one /64 of IPv6 [default: all].
+    #[arg(long, value_name = "N")]
+    pub(crate) max_connections_each: Option<usize>,
 
     /// QoS 1 and 2 publishes that one client may have unacknowledged.
     #[arg(long, value_name = "N", default_value_t = Limits::default().receive_maximum,
@@ -158,6 +162,7 @@ impl Args {
         let limits = Limits {
             max_packet_size: bounded("--max-packet-size", self.max_packet_size, 64, 268_435_460)?,
             max_connections: self.max_connections,
+            max_connections_each: self.max_connections_each.unwrap_or(usize::MAX),
             receive_maximum: self.receive_maximum,
             max_inflight: self.max_inflight,
             topic_alias_maximum: self.max_topic_aliases,

@@ -1,0 +1,234 @@
+//! Who may come in through a listener: at most so many at once, and at most so many from one
+//! address, so that one host cannot take all places.
+//!
+//! Owns: the places, given back when a connection is over, and what a listener counts. Of those who
+//! are turned away it says something at most every ten seconds: a flood must not fill the log.
+//! Does not know: sockets.
+//! Assumes: only the listener's lane takes places, any lane gives them back.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::time::Millis;
+
+/// A line about those who are turned away comes at most this often.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// What is taken at most, at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    pub(crate) all: usize,
+    pub(crate) each_address: usize,
+}
+
+/// What a listener counts. Shared, so that whoever bound it can look.
+#[derive(Debug, Default)]
+pub struct ListenerStats {
+    open: AtomicUsize,
+    refused: AtomicU64,
+    refused_address: AtomicU64,
+    faults: AtomicU64,
+    /// Those that are open, by their origin; empty where addresses are not limited.
+    origins: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl ListenerStats {
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed on arrival because of the limit of all.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed on arrival because of the limit of their address.
+    pub fn refused_address(&self) -> u64 {
+        self.refused_address.load(Ordering::Relaxed)
+    }
+
+    /// Accepts that failed.
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_fault(&self) {
+        self.faults.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A place from one origin. False: it has all that it may have.
+    fn enter(&self, origin: IpAddr, most: usize) -> bool {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = origins.entry(origin).or_insert(0);
+        let may = *open < most;
+        *open += usize::from(may);
+        may
+    }
+
+    fn leave(&self, origin: IpAddr) {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = origins.get_mut(&origin);
+        assert!(open.as_ref().is_some_and(|open| **open > 0), "who leaves has entered");
+        let Some(open) = open else { return };
+        *open -= 1;
+        if *open == 0 {
+            origins.remove(&origin);
+        }
+    }
+}
+
+/// A connection's place within its listener's limits, given back when dropped.
+#[derive(Debug)]
+pub struct Admission {
+    stats: Arc<ListenerStats>,
+    origin: Option<IpAddr>,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.stats.open.fetch_sub(1, Ordering::Relaxed);
+        if let Some(origin) = self.origin {
+            self.stats.leave(origin);
+        }
+    }
+}
+
+/// The door of one listener.
+#[derive(Debug)]
+pub(crate) struct Door {
+    places: Places,
+    stats: Arc<ListenerStats>,
+    /// No line before this.
+    quiet_until: Millis,
+    /// Turned away since the last line.
+    unsaid: u64,
+}
+
+impl Door {
+    pub(crate) fn new(places: Places) -> Self {
+        Self { places, stats: Arc::default(), quiet_until: Millis::default(), unsaid: 0 }
+    }
+
+    pub(crate) fn stats(&self) -> &Arc<ListenerStats> {
+        &self.stats
+    }
+
+    /// A place for a connection from `addr`, to a listener at `local`.
+    pub(crate) fn admit(
+        &mut self,
+        now: Millis,
+        addr: SocketAddr,
+        local: SocketAddr,
+    ) -> Option<Admission> {
+        let Places { all, each_address } = self.places;
+        // Only the listener's lane adds, so the count cannot pass the limit in between.
+        if self.stats.open() >= all {
+            self.stats.refused.fetch_add(1, Ordering::Relaxed);
+            if let Some(closed) = self.complain(now) {
+                tracing::warn!(%local, peer = %addr, max_connections = all, closed,
+                    "closes new connections: it has as many as it may have");
+            }
+            return None;
+        }
+        let limited = each_address < all;
+        let origin = limited.then(|| origin(addr.ip()));
+        if let Some(origin) = origin
+            && !self.stats.enter(origin, each_address)
+        {
+            self.stats.refused_address.fetch_add(1, Ordering::Relaxed);
+            if let Some(closed) = self.complain(now) {
+                tracing::warn!(%local, peer = %addr, max_connections_each = each_address, closed,
+                    "closes new connections: their address has as many as one may have");
+            }
+            return None;
+        }
+        self.stats.open.fetch_add(1, Ordering::Relaxed);
+        Some(Admission { stats: Arc::clone(&self.stats), origin })
+    }
+
+    /// How many were turned away since the last line, this one included, when it is time for one.
+    fn complain(&mut self, now: Millis) -> Option<u64> {
+        self.unsaid += 1;
+        if now < self.quiet_until {
+            return None;
+        }
+        self.quiet_until = now + QUIET;
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+/// Whom an address belongs to: one host has a whole /64 of IPv6.
+fn origin(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(ip: &str) -> SocketAddr {
+        SocketAddr::new(ip.parse().unwrap(), 1)
+    }
+
+    fn door(all: usize, each_address: usize) -> Door {
+        Door::new(Places { all, each_address })
+    }
+
+    #[test]
+    fn one_address_takes_its_share_and_leaves_the_rest_to_others() {
+        let mut door = door(4, 2);
+        let mut admit = |ip| door.admit(Millis(0), from(ip), from("127.0.0.1"));
+        let first = admit("192.0.2.1").unwrap();
+        let _second = admit("192.0.2.1").unwrap();
+        assert!(admit("192.0.2.1").is_none());
+        let _other = admit("192.0.2.2").unwrap();
+        drop(first);
+        let _third = admit("192.0.2.1").unwrap();
+        let _fourth = admit("192.0.2.3").unwrap();
+        assert!(admit("192.0.2.4").is_none(), "there are four");
+        let stats = door.stats();
+        assert_eq!((stats.open(), stats.refused_address(), stats.refused()), (4, 1, 1));
+    }
+
+    #[test]
+    fn addresses_of_one_network_of_a_host_are_one() {
+        let mut door = door(9, 1);
+        let mut admit = |ip| door.admit(Millis(0), from(ip), from("::1"));
+        let _host = admit("2001:db8:1:1::1").unwrap();
+        assert!(admit("2001:db8:1:1:ffff::2").is_none());
+        assert!(admit("2001:db8:1:2::1").is_some());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_who_has_left_or_where_addresses_are_not_limited() {
+        let mut limited = door(9, 1);
+        drop(limited.admit(Millis(0), from("192.0.2.1"), from("::1")));
+        assert!(limited.stats().origins.lock().unwrap().is_empty());
+        let mut open = door(9, 9);
+        let _one = open.admit(Millis(0), from("192.0.2.1"), from("::1"));
+        assert!(open.stats().origins.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_flood_is_one_line_and_the_next_says_how_many_there_were() {
+        let mut door = door(0, 0);
+        assert_eq!(door.complain(Millis(5)), Some(1));
+        assert_eq!(door.complain(Millis(6)), None);
+        assert_eq!(door.complain(Millis(10_004)), None);
+        assert_eq!(door.complain(Millis(10_005)), Some(3));
+    }
+}
