@@ -66,11 +66,12 @@ impl Launch {
             .with_context(|| format!("starting {}", self.program.display()))
     }
 
-    /// Starts it and waits until it serves, or ends.
-    pub fn start(&self) -> Result<Start> {
+    /// Starts it and waits until it serves, or ends; `spawned` is told of the process at once.
+    pub fn start(&self, spawned: impl FnOnce(Pid)) -> Result<Start> {
         let began = Instant::now();
         let mut child = Reaped(Some(self.spawn()?));
         let process = child.0.as_mut().context("a process")?;
+        spawned(Pid::from_child(process));
         let mut words = process.stdout.take().context("a pipe")?;
         let Some(line) = first_line(&mut words, began + PATIENCE)? else {
             return Ok(Start::Hung);

@@ -6,20 +6,17 @@
 //! Whoever waits for the file must be another process than the one that serves it: where both are
 //! killed, the kernel frees the one that waits only when the other has closed its descriptors.
 
+pub(crate) mod channel;
 mod protocol;
+pub(crate) mod wire;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-
-use self::protocol::{Call, FileFacts, REQUEST_MAX, Request};
+use self::channel::{Channel, Served};
+use self::protocol::{Call, FileFacts, Request};
+use self::wire::REQUEST_MAX;
 
 /// What is behind the file.
 pub trait Device: Send + 'static {
@@ -48,8 +45,7 @@ pub enum Change {
 /// The mounted file system; dropping it unmounts.
 #[derive(Debug)]
 pub struct Fuse {
-    directory: PathBuf,
-    server: Option<JoinHandle<io::Result<()>>>,
+    _served: Served,
 }
 
 impl Fuse {
@@ -60,35 +56,15 @@ impl Fuse {
         len: u64,
         device: Arc<Mutex<D>>,
     ) -> io::Result<Self> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let fd = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
-        let number = std::os::fd::AsRawFd::as_raw_fd(&fd);
-        let data = format!("fd={number},rootmode=40000,user_id=0,group_id=0");
-        let data = std::ffi::CString::new(data).map_err(io::Error::other)?;
-        let safe = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
-        mount("zzq-rig", directory, "fuse", safe, Some(data.as_c_str()))?;
+        let channel = Channel::mount(directory)?;
         let facts = FileFacts { name: name.to_owned(), len };
-        let server = std::thread::Builder::new()
-            .name("fuse".to_owned())
-            .spawn(move || Server { fd, facts, device }.run())?;
-        Ok(Self { directory: directory.to_owned(), server: Some(server) })
-    }
-}
-
-impl Drop for Fuse {
-    fn drop(&mut self) {
-        // Where something still uses it, it goes with the last user; the thread, too.
-        let gone = unmount(&self.directory, UnmountFlags::empty());
-        if gone.is_err() {
-            let _ = unmount(&self.directory, UnmountFlags::DETACH);
-        } else if let Some(server) = self.server.take() {
-            let _ = server.join();
-        }
+        let server = Server { channel, facts, device };
+        Ok(Self { _served: Served::spawn(directory, move || server.run())? })
     }
 }
 
 struct Server<D> {
-    fd: OwnedFd,
+    channel: Channel,
     facts: FileFacts,
     device: Arc<Mutex<D>>,
 }
@@ -98,34 +74,16 @@ impl<D: Device> Server<D> {
     fn run(self) -> io::Result<()> {
         let mut buffer = vec![0; REQUEST_MAX];
         loop {
-            let mut wait = [PollFd::new(&self.fd, PollFlags::IN)];
-            match poll(&mut wait, None) {
-                Err(Errno::INTR) => continue,
-                waited => waited?,
-            };
+            self.channel.wait()?;
             let mut requests = Vec::new();
             // All that is there, before any of it is answered: what comes together was together.
-            while let Some(read) = self.next(&mut buffer)? {
+            while let Some(read) = self.channel.next(&mut buffer)? {
                 if read == 0 {
                     return Ok(());
                 }
                 requests.push(Request::parse(&buffer[..read])?);
             }
             self.answer(requests)?;
-        }
-    }
-
-    /// Length of the next request; zero: there will be none any more.
-    fn next(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        loop {
-            match rustix::io::read(self.fd.as_fd(), &mut *buffer) {
-                Ok(read) => return Ok(Some(read)),
-                Err(Errno::AGAIN) => return Ok(None),
-                Err(Errno::NODEV) => return Ok(Some(0)),
-                // Whoever asked has gone meanwhile.
-                Err(Errno::INTR | Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
-            }
         }
     }
 
@@ -157,10 +115,8 @@ impl<D: Device> Server<D> {
             .collect();
         drop(device);
         for answer in answers {
-            match rustix::io::write(self.fd.as_fd(), &answer) {
-                Ok(_) | Err(Errno::NOENT) => {}
-                Err(Errno::NODEV) => return Ok(()),
-                Err(error) => return Err(error.into()),
+            if !self.channel.answer(&answer)? {
+                break;
             }
         }
         Ok(())

@@ -4,9 +4,13 @@
 //! Does not know: which comes when.
 
 mod kill;
+mod pause;
+mod step;
+mod storage;
 
 use anyhow::Result;
 
+pub use self::step::{Phase, Steps};
 use crate::random::Random;
 use crate::run::Tally;
 use crate::scene::Scene;
@@ -18,14 +22,56 @@ pub enum Injury {
     Kill,
     /// SIGKILL under load, and again during the starts that follow.
     KillAgain,
+    /// SIGSTOP for some seconds.
+    Pause,
+    /// SIGKILL at one step of what a broker does to its data directory.
+    KillAtStep,
+    /// No space for a while.
+    Full,
+    /// Writes fail.
+    WritesFail,
+    /// A flush fails, once.
+    FlushFails,
+    /// A start meets an error.
+    StartFails,
 }
 
 impl Injury {
+    /// Those that any data directory takes, the frequent ones more than once.
+    pub const ANYWHERE: [Self; 8] = [
+        Self::Kill,
+        Self::Kill,
+        Self::Kill,
+        Self::Kill,
+        Self::KillAgain,
+        Self::KillAgain,
+        Self::KillAgain,
+        Self::Pause,
+    ];
+
+    /// Those that take a file system of ours.
+    pub const SEEN_THROUGH: [Self; 8] = [
+        Self::KillAtStep,
+        Self::KillAtStep,
+        Self::KillAtStep,
+        Self::KillAtStep,
+        Self::Full,
+        Self::WritesFail,
+        Self::FlushFails,
+        Self::StartFails,
+    ];
+
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill -9",
             Self::KillAgain => "kill -9, again while it starts",
+            Self::Pause => "SIGSTOP, SIGCONT",
+            Self::KillAtStep => "kill -9 at a step",
+            Self::Full => "disk full",
+            Self::WritesFail => "writes fail",
+            Self::FlushFails => "a flush fails once",
+            Self::StartFails => "an error during the start",
         }
     }
 
@@ -34,6 +80,12 @@ impl Injury {
         match self {
             Self::Kill => kill::once(scene, random, tally),
             Self::KillAgain => kill::again(scene, random, tally),
+            Self::Pause => pause::pause(scene, random),
+            Self::KillAtStep => step::kill(scene, random, tally),
+            Self::Full => storage::full(scene, random, tally),
+            Self::WritesFail => storage::writes_fail(scene, random, tally),
+            Self::FlushFails => storage::flush_fails(scene, random, tally),
+            Self::StartFails => storage::start_fails(scene, random, tally),
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod broker;
 pub mod cast;
 mod command;
 pub mod crew;
+pub mod faulty;
 pub mod fuse;
 pub mod image;
 pub mod injuries;

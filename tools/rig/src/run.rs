@@ -16,6 +16,7 @@ pub use self::tally::Tally;
 pub use self::verdict::{Failure, Verdict};
 use crate::broker;
 use crate::injuries::Injury;
+use crate::place::mount_in;
 use crate::random::Random;
 use crate::scene::Scene;
 
@@ -38,10 +39,16 @@ pub struct Options {
     /// The verdict as one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Where the process outside has made place for this one.
+    #[arg(long, hide = true)]
+    pub inside: Option<PathBuf>,
+    /// Why there is no such place.
+    #[arg(skip)]
+    pub left_out: Option<String>,
 }
 
 /// Rounds with one data directory, at most.
-const ROUNDS: u64 = 40;
+const ROUNDS: u64 = 30;
 /// A log that is longer than this is given up for a fresh one: a start reads all of it.
 const LOG_MAX: u64 = 64 << 20;
 /// Time behind the end, for what has begun.
@@ -58,15 +65,21 @@ pub fn run(options: &Options) -> Result<Verdict> {
     make_empty(&options.data_dir)?;
     let seed = options.seed.unwrap_or_else(any_seed);
     tell(&format!("seed {seed}, {} on {}", program.display(), options.data_dir.display()));
+    let mut verdict = Verdict::new(seed);
+    let place = options.inside.clone();
+    if let Some(reason) = &options.left_out {
+        verdict.left_out.push(format!("kills at steps, faults of the disk: {reason}"));
+        tell(&format!("left out: kills at steps, faults of the disk: {reason}"));
+    }
     let mut course = Course {
         program,
+        place,
         directory: options.data_dir.canonicalize()?,
         random: Random::new(seed),
         tally: Tally::new(began),
         end,
         told: began,
     };
-    let mut verdict = Verdict::new(seed);
     while Instant::now() < end && verdict.failure.is_none() {
         verdict.failure = course.generation()?;
     }
@@ -77,6 +90,8 @@ pub fn run(options: &Options) -> Result<Verdict> {
 /// A run under way.
 struct Course {
     program: PathBuf,
+    /// Where file systems of ours can be mounted.
+    place: Option<PathBuf>,
     directory: PathBuf,
     random: Random,
     tally: Tally,
@@ -90,10 +105,16 @@ impl Course {
         self.tally.generations += 1;
         let name = format!("{}", self.tally.generations);
         let home = self.directory.join(&name);
-        let data = home.join("data");
-        let mut scene = Scene::new(&self.program, &home, data, self.end + GRACE)?;
+        let mut scene = Scene::new(&self.program, &home, self.end + GRACE)?;
         scene.draw_arguments(&mut self.random);
-        let lived = self.live(&mut scene);
+        let mut injuries = &Injury::ANYWHERE;
+        if let Some(place) = &self.place
+            && self.tally.generations.is_multiple_of(2)
+        {
+            scene.see_through(&mount_in(place)).context("mounting a file system of ours")?;
+            injuries = &Injury::SEEN_THROUGH;
+        }
+        let lived = self.live(injuries, &mut scene);
         self.tally.close(scene.book().accounts());
         if let Some(broken) = scene.broken().first() {
             return Ok(Some(self.failure(&scene, broken.to_string())));
@@ -105,13 +126,13 @@ impl Course {
         Ok(None)
     }
 
-    fn live(&mut self, scene: &mut Scene) -> Result<()> {
+    fn live(&mut self, injuries: &[Injury], scene: &mut Scene) -> Result<()> {
         scene.recover(true, &mut self.tally)?;
         for _ in 0..ROUNDS {
             if self.is_over(scene) || scene.size() > LOG_MAX {
                 break;
             }
-            let injury = if self.random.one_in(3) { Injury::KillAgain } else { Injury::Kill };
+            let injury = injuries[self.random.index(injuries.len())];
             self.round(injury, scene)?;
         }
         if scene.broken().is_empty() {
@@ -144,7 +165,7 @@ impl Course {
             round: self.tally.last_round(),
             arguments: scene.launch.arguments.join(" "),
             kept: scene.home.clone(),
-            data: scene.launch.data.clone(),
+            data: scene.data.clone(),
         }
     }
 }

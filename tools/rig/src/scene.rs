@@ -3,7 +3,10 @@
 //! Owns: starting the broker and what must hold after each start. Does not know: what was done to
 //! it before.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +16,7 @@ use rustix::process::{Signal, kill_process};
 use crate::accounts::{Book, Broken};
 use crate::broker::{Broker, Launch, Start};
 use crate::crew::{Crew, check_kept};
+use crate::faulty::{Control, Faulty};
 use crate::random::Random;
 use crate::run::Tally;
 
@@ -23,29 +27,55 @@ pub struct Scene {
     pub launch: Launch,
     /// Where the book and the broker's log lie.
     pub home: PathBuf,
+    /// The data directory as it lies on the disk: a broker may see it through a file system of
+    /// ours.
+    pub data: PathBuf,
     /// Nothing is waited for any longer than this.
     pub deadline: Instant,
     crew: Crew,
     book: Book,
     broker: Option<Broker>,
+    faulty: Option<Faulty>,
 }
+
+/// How a process ends that was killed.
+const KILL: i32 = 9;
+/// How a broker ends that cannot read or write its store.
+pub const STORE_IO: i32 = 74;
 
 /// Nobody listens there.
 const NOWHERE: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
 
 impl Scene {
-    /// A fresh data directory `data`, with book and log in `home`, which is made.
-    pub fn new(program: &Path, home: &Path, data: PathBuf, deadline: Instant) -> Result<Self> {
+    /// A fresh data directory, with book and log, in `home`, which is made.
+    pub fn new(program: &Path, home: &Path, deadline: Instant) -> Result<Self> {
         std::fs::create_dir_all(home).with_context(|| format!("making {}", home.display()))?;
+        let data = home.join("data");
         let launch = Launch {
             program: program.to_owned(),
-            data,
+            data: data.clone(),
             log: home.join("broker.log"),
             arguments: Vec::new(),
         };
         let book = Book::create(&home.join("accounts"))?;
         let crew = Crew::new(NOWHERE.into());
-        Ok(Self { launch, home: home.to_owned(), deadline, crew, book, broker: None })
+        let home = home.to_owned();
+        Ok(Self { launch, home, data, deadline, crew, book, broker: None, faulty: None })
+    }
+
+    /// From now on the broker sees its data directory at `mount`, through a file system that fails
+    /// and kills.
+    pub fn see_through(&mut self, mount: &Path) -> Result<()> {
+        std::fs::create_dir(&self.data)?;
+        self.faulty = Some(Faulty::mount(&self.data, mount)?);
+        mount.clone_into(&mut self.launch.data);
+        Ok(())
+    }
+
+    /// That file system.
+    pub fn control(&self) -> Result<Arc<Control>> {
+        let faulty = self.faulty.as_ref().context("a file system of ours")?;
+        Ok(Arc::clone(faulty.control()))
     }
 
     /// Draws how the broker runs.
@@ -80,7 +110,7 @@ impl Scene {
 
     /// Starts the broker, which has to serve.
     pub fn start(&mut self, tally: &mut Tally) -> Result<bool> {
-        match self.launch.start()? {
+        match self.launch.start(|_| ())? {
             Start::Up(broker) => {
                 tally.recovered(broker.recovered_in());
                 self.crew.move_to(broker.address());
@@ -93,7 +123,8 @@ impl Scene {
         Ok(false)
     }
 
-    fn accuse_start(&mut self, how: &str) {
+    /// Takes down that a broker does not start, or not go on, as it should.
+    pub fn accuse_start(&mut self, how: &str) {
         let what = format!("the broker {how}:\n{}", self.launch.last_words());
         self.book.accuse("starts again", what);
     }
@@ -157,8 +188,34 @@ impl Scene {
 
     /// The broker has been killed, or is now: takes what it said before.
     pub fn bury(&mut self) -> Result<()> {
-        if let Some(broker) = self.broker.take() {
+        self.bury_unless(|_| false)
+    }
+
+    /// The same behind faults of the store, of which it may have ended.
+    pub fn bury_after_faults(&mut self) -> Result<()> {
+        self.bury_unless(|status| status.code() == Some(STORE_IO))
+    }
+
+    fn bury_unless(&mut self, may_end: impl Fn(ExitStatus) -> bool) -> Result<()> {
+        if let Some(mut broker) = self.broker.take() {
+            let ended = broker.ended()?;
             broker.kill();
+            if let Some(status) = ended
+                && status.signal() != Some(KILL)
+                && !may_end(status)
+            {
+                self.accuse_start(&format!("ends by itself with {status}"));
+            }
+        }
+        self.crew.hear_out(&mut self.book)
+    }
+
+    /// SIGTERM, and whatever end comes of it.
+    pub fn stop_anyhow(&mut self) -> Result<()> {
+        if let Some(broker) = self.broker.take()
+            && broker.stop()?.is_none()
+        {
+            self.accuse_start("does not stop");
         }
         self.crew.hear_out(&mut self.book)
     }
@@ -176,14 +233,15 @@ impl Scene {
 
     /// Bytes in the data directory.
     pub fn size(&self) -> u64 {
-        let entries = std::fs::read_dir(&self.launch.data).into_iter().flatten().flatten();
+        let entries = std::fs::read_dir(&self.data).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.metadata().ok()).map(|facts| facts.len()).sum()
     }
 
     /// All was well: nothing of it is wanted any more.
     pub fn remove(self) -> Result<()> {
-        let Self { launch, home, .. } = self;
-        std::fs::remove_dir_all(&launch.data)?;
+        let Self { home, faulty, broker, .. } = self;
+        drop(broker);
+        drop(faulty);
         Ok(std::fs::remove_dir_all(&home)?)
     }
 }

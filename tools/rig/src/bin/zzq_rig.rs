@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     let flags = Flags::parse();
     let outcome = match (flags.what, flags.run) {
         (Some(what), _) => carry_out(what),
-        (None, Some(options)) => judge(&options),
+        (None, Some(options)) => judge(options),
         (None, None) => Err(anyhow::anyhow!("nothing is asked for; see --help")),
     };
     outcome.unwrap_or_else(|error| {
@@ -73,13 +73,31 @@ fn main() -> ExitCode {
 fn carry_out(what: What) -> Result<ExitCode> {
     match what {
         What::PowerCut { plan, probe, inside: Some(place) } => inside(&place, &plan, probe),
-        What::PowerCut { .. } => outside(),
+        What::PowerCut { .. } => match sealed::able() {
+            Ok(()) => outside(),
+            Err(reason) => Ok(skip(&reason)),
+        },
         What::Workload { directory, life } => live(&directory, &life),
         What::Recover { device, directory } => recover(&device, &directory),
     }
 }
 
-fn judge(options: &run::Options) -> Result<ExitCode> {
+/// What the machine allows is done in namespaces of its own, so that nothing of it is left behind.
+fn judge(mut options: run::Options) -> Result<ExitCode> {
+    if options.inside.is_some() {
+        sealed::end_with_outside()?;
+        return conclude(&options);
+    }
+    match sealed::able() {
+        Ok(()) => outside(),
+        Err(reason) => {
+            options.left_out = Some(format!("{reason:#}"));
+            conclude(&options)
+        }
+    }
+}
+
+fn conclude(options: &run::Options) -> Result<ExitCode> {
     let verdict = run::run(options)?;
     let mut out = io::stdout().lock();
     if options.json {
@@ -90,10 +108,8 @@ fn judge(options: &run::Options) -> Result<ExitCode> {
     Ok(if verdict.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// This program again, with the same flags, sealed.
 fn outside() -> Result<ExitCode> {
-    if let Err(reason) = sealed::able() {
-        return Ok(skip(&reason));
-    }
     let place = Place::make()?;
     sealed::run(place.path(), std::env::args_os().skip(1).collect::<Vec<OsString>>().into_iter())
 }

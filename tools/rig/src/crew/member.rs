@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use zzq_codec::{Connect, Disconnect, Packet};
 use zzq_types::{PacketId, PropertiesBuf, Property, ProtocolVersion, ReasonCode};
 
@@ -58,6 +58,12 @@ impl Member {
         }
     }
 
+    fn number(&self) -> usize {
+        match self.who {
+            Who::Publisher(at) | Who::Receiver(at) => at,
+        }
+    }
+
     /// Connects, if anybody listens, and asks for its session.
     pub(super) fn connect(&mut self, address: SocketAddr) -> Result<()> {
         self.hang_up();
@@ -68,7 +74,7 @@ impl Member {
         }
         let connect = Connect {
             clean_start: false,
-            keep_alive: KEEP_ALIVE,
+            keep_alive: KEEP_ALIVE[self.number() % KEEP_ALIVE.len()],
             properties: properties.as_properties(),
             ..Connect::new(self.version(), self.name())
         };
@@ -98,8 +104,12 @@ impl Member {
     pub(super) fn take(&mut self, book: &mut Book) -> Result<()> {
         let Some(mut line) = self.line.take() else { return Ok(()) };
         let stands = line.fill();
-        line.packets(|line, packet| self.packet(packet, line, book))?;
-        if stands {
+        let mut is_welcome = true;
+        line.packets(|line, packet| {
+            is_welcome &= !is_refusal(&packet);
+            if is_welcome { self.packet(packet, line, book) } else { Ok(()) }
+        })?;
+        if stands && is_welcome {
             self.line = Some(line);
         } else {
             self.is_up = false;
@@ -124,10 +134,7 @@ impl Member {
 
     fn packet(&mut self, packet: Packet<'_>, line: &mut Line, book: &mut Book) -> Result<()> {
         match (packet, self.who) {
-            (Packet::ConnAck(ack), _) => {
-                ensure!(!ack.reason.is_failure(), "{} is refused: {}", self.name(), ack.reason);
-                self.let_in(ack.session_present, line, book)
-            }
+            (Packet::ConnAck(ack), _) => self.let_in(ack.session_present, line, book),
             // The broker says why it closes; the close says enough.
             (Packet::Disconnect(_) | Packet::PingResp, _) => Ok(()),
             (packet, Who::Publisher(at)) => publisher::packet(at, &packet, line, book),
@@ -148,8 +155,17 @@ impl Member {
     }
 }
 
-/// In seconds. Nobody pings: who says nothing for so long is gone, and comes back.
-const KEEP_ALIVE: u16 = 60;
+/// A broker that has lost its disk may refuse; who is refused comes again.
+fn is_refusal(packet: &Packet<'_>) -> bool {
+    match packet {
+        Packet::ConnAck(ack) => ack.reason.is_failure(),
+        Packet::SubAck(ack) => ack.codes.iter().any(ReasonCode::is_failure),
+        _ => false,
+    }
+}
+
+/// In seconds. Nobody pings: who says nothing for so long is cut off, and comes back.
+const KEEP_ALIVE: [u16; 2] = [60, 2];
 
 /// An identifier of the accounts in a packet.
 pub(super) fn packet_id(id: u16) -> Result<PacketId> {

@@ -40,10 +40,7 @@ pub(super) fn packet(
 ) -> Result<()> {
     let name = RECEIVERS[at].name;
     match packet {
-        Packet::SubAck(ack) => {
-            if ack.codes.iter().any(zzq_types::ReasonCode::is_failure) {
-                bail!("{name}: the subscription is refused: {ack:?}");
-            }
+        Packet::SubAck(_) => {
             book.enter(Entry::Subscribed { who: at });
             Ok(())
         }

@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::accounts::Accounts;
+use crate::injuries::Steps;
 
 /// See the file.
 #[derive(Clone, Debug)]
@@ -16,6 +17,12 @@ pub struct Tally {
     pub kills: u64,
     /// Those of them during a start.
     pub kills_in_starts: u64,
+    /// Those of them at a step.
+    pub kills_at_steps: u64,
+    /// The steps.
+    pub steps: Steps,
+    /// Operations of the file system that failed.
+    pub faults: u64,
     /// Rounds, in their order.
     pub rounds: Vec<Round>,
     /// Of each start that came to serve, in its order: the round behind which it was, and how long
@@ -65,6 +72,9 @@ impl Tally {
             generations: 0,
             kills: 0,
             kills_in_starts: 0,
+            kills_at_steps: 0,
+            steps: Steps::default(),
+            faults: 0,
             rounds: Vec::new(),
             recoveries: Vec::new(),
             before: Counts::default(),

@@ -78,6 +78,10 @@ impl Verdict {
             "data_directories": self.tally.generations,
             "kills": self.tally.kills,
             "kills_in_starts": self.tally.kills_in_starts,
+            "kills_at_steps": self.tally.kills_at_steps,
+            "steps": self.tally.steps.count().0,
+            "steps_struck": self.tally.steps.count().1,
+            "faults": self.tally.faults,
             "acknowledged": counts.acknowledged,
             "received": counts.received,
             "starts": self.tally.recoveries.len(),
@@ -110,6 +114,12 @@ impl fmt::Display for Verdict {
         row("data directories", &tally.generations)?;
         row("kills", &tally.kills)?;
         row("  during a start", &tally.kills_in_starts)?;
+        let (steps, struck) = tally.steps.count();
+        if steps > 0 {
+            row("  at a step", &tally.kills_at_steps)?;
+            row("    steps seen, and struck", &format!("{steps}, {struck}"))?;
+            row("operations failed", &tally.faults)?;
+        }
         row("publishes acknowledged", &tally.counts().acknowledged)?;
         row("messages received", &tally.counts().received)?;
         row("starts", &tally.recoveries.len())?;

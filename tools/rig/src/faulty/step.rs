@@ -1,0 +1,115 @@
+//! The steps by which a broker changes its data directory.
+//!
+//! Owns: their names. Does not know: which of them a broker takes.
+
+use std::fmt;
+
+use zzq_wal::{META_NAME, segment_number};
+
+/// One kind of operation on one kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Step {
+    /// What is done.
+    pub op: Op,
+    /// To what; a rename is of the kind that it makes.
+    pub file: Kind,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "operations by their names")]
+pub enum Op {
+    Create,
+    Open,
+    Read,
+    Write,
+    /// A write that is durable when it is answered.
+    DurableWrite,
+    Sync,
+    Allocate,
+    /// Space goes back to the file system.
+    GiveBack,
+    Resize,
+    Rename,
+    Remove,
+    List,
+}
+
+/// What a name says about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "kinds of files by their names")]
+pub enum Kind {
+    Directory,
+    Lock,
+    Probe,
+    Meta,
+    Spare,
+    Segment,
+    Other,
+}
+
+impl Kind {
+    /// The kind of the file with this name.
+    pub fn of(name: &str) -> Self {
+        match name {
+            "lock" => Self::Lock,
+            "probe" => Self::Probe,
+            _ if name == META_NAME || name == "meta.new" => Self::Meta,
+            _ if name.starts_with("spare-") => Self::Spare,
+            _ if segment_number(name).is_some() => Self::Segment,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let op = match self.op {
+            Op::Create => "create",
+            Op::Open => "open",
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::DurableWrite => "durable write",
+            Op::Sync => "sync",
+            Op::Allocate => "allocate",
+            Op::GiveBack => "give back",
+            Op::Resize => "resize",
+            Op::Rename => "rename to",
+            Op::Remove => "remove",
+            Op::List => "list",
+        };
+        let file = match self.file {
+            Kind::Directory => "directory",
+            Kind::Lock => "lock",
+            Kind::Probe => "probe",
+            Kind::Meta => "meta",
+            Kind::Spare => "spare",
+            Kind::Segment => "segment",
+            Kind::Other => "other",
+        };
+        write!(out, "{op} {file}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_what_a_file_is() {
+        let kinds = [
+            ("lock", Kind::Lock),
+            ("probe", Kind::Probe),
+            ("meta", Kind::Meta),
+            ("meta.new", Kind::Meta),
+            ("spare-3", Kind::Spare),
+            ("00000000000000000017.log", Kind::Segment),
+            ("image-4", Kind::Other),
+        ];
+        for (name, kind) in kinds {
+            assert_eq!(Kind::of(name), kind, "{name}");
+        }
+        let step = Step { op: Op::Rename, file: Kind::Segment };
+        assert_eq!(step.to_string(), "rename to segment");
+    }
+}

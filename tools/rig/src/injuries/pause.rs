@@ -1,0 +1,29 @@
+//! SIGSTOP for some seconds: whoever is cut off meanwhile comes back and has lost nothing.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::process::{Signal, kill_process};
+
+use super::with_away;
+use crate::random::Random;
+use crate::scene::Scene;
+
+/// Longer than the shorter keep alive lasts.
+const LONGEST_MS: u64 = 4000;
+
+pub(super) fn pause(scene: &mut Scene, random: &mut Random) -> Result<()> {
+    let pid = scene.broker()?.pid();
+    let before = Duration::from_millis(random.below(50));
+    let longest = if random.one_in(3) { LONGEST_MS } else { LONGEST_MS / 10 };
+    let paused = Duration::from_millis(random.below(longest));
+    scene.load_while(move || -> Result<()> {
+        std::thread::sleep(before);
+        kill_process(pid, Signal::STOP)?;
+        std::thread::sleep(paused);
+        kill_process(pid, Signal::CONT)?;
+        std::thread::sleep(before);
+        Ok(())
+    })??;
+    scene.settle(with_away(random))
+}

@@ -1,0 +1,209 @@
+//! `kill -9` exactly at one step of what a broker does to its data directory: before it, in the
+//! midst of it, or behind it without being told.
+//!
+//! Owns: which steps there are, learnt by watching a start, a while under load and a stop, and how
+//! often each was struck. Does not know: what the steps are for.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::with_away;
+use crate::broker::Start;
+use crate::faulty::{Control, Kill, Moment, Step};
+use crate::random::Random;
+use crate::run::Tally;
+use crate::scene::Scene;
+
+/// When a broker takes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Before it serves.
+    Start,
+    /// While it serves.
+    Load,
+    /// From SIGTERM on.
+    Stop,
+}
+
+/// The steps that were seen, and the kills at each.
+#[derive(Clone, Debug, Default)]
+pub struct Steps(BTreeMap<(Phase, Step), Struck>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Struck {
+    /// How often the step was taken in one phase.
+    seen: u64,
+    kills: u64,
+}
+
+/// Waited for a step under load.
+const UNDER_LOAD: Duration = Duration::from_millis(1500);
+/// Starts that are killed in a row, at most.
+const STARTS: u64 = 3;
+/// Of the times that a step is taken, these are tried.
+const TIMES: u64 = 12;
+const MOMENTS: [Moment; 3] = [Moment::Before, Moment::Within, Moment::After];
+
+impl Steps {
+    fn learn(&mut self, phase: Phase, seen: BTreeMap<Step, u64>) {
+        for (step, times) in seen {
+            let known = self.0.entry((phase, step)).or_default();
+            known.seen = known.seen.max(times);
+        }
+    }
+
+    /// A step of the phase among those struck least; of any phase without one.
+    fn choose(&self, phase: Option<Phase>, random: &mut Random) -> Option<(Phase, Kill)> {
+        let fits = |one: &Phase| phase.is_none_or(|phase| phase == *one);
+        let all = || self.0.iter().filter(|((phase, _), _)| fits(phase));
+        let least = all().map(|(_, struck)| struck.kills).min()?;
+        let least: Vec<_> = all().filter(|(_, struck)| struck.kills <= least + 1).collect();
+        let ((phase, step), struck) = least[random.index(least.len())];
+        let nth = 1 + random.below(struck.seen.clamp(1, TIMES));
+        let moment = MOMENTS[random.index(MOMENTS.len())];
+        Some((*phase, Kill { step: *step, nth, moment }))
+    }
+
+    fn strike(&mut self, phase: Phase, step: Step) {
+        self.0.entry((phase, step)).or_default().kills += 1;
+    }
+
+    /// How many there are, and how many were struck.
+    pub fn count(&self) -> (usize, usize) {
+        (self.0.len(), self.0.values().filter(|struck| struck.kills > 0).count())
+    }
+
+    /// Each with the kills at it.
+    pub fn iter(&self) -> impl Iterator<Item = (Phase, Step, u64)> + '_ {
+        self.0.iter().map(|((phase, step), struck)| (*phase, *step, struck.kills))
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Start => "start",
+            Self::Load => "load",
+            Self::Stop => "stop",
+        })
+    }
+}
+
+pub(super) fn kill(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
+    let control = scene.control()?;
+    let Some((phase, kill)) = tally.steps.choose(None, random) else {
+        return watch(&control, scene, tally);
+    };
+    match phase {
+        Phase::Load => under_load(&control, kill, scene, tally)?,
+        Phase::Stop => in_stop(&control, kill, scene, tally)?,
+        Phase::Start => {
+            scene.kill_after(Duration::from_micros(1000 + random.below(60_000)))?;
+            tally.kills += 1;
+            in_start(&control, kill, scene, tally)?;
+            for _ in 0..random.below(STARTS) {
+                if let Some((_, kill)) = tally.steps.choose(Some(Phase::Start), random) {
+                    in_start(&control, kill, scene, tally)?;
+                }
+            }
+        }
+    }
+    scene.recover(with_away(random), tally)
+}
+
+/// Learns which steps there are.
+fn watch(control: &Control, scene: &mut Scene, tally: &mut Tally) -> Result<()> {
+    control.take_seen();
+    scene.load(UNDER_LOAD)?;
+    tally.steps.learn(Phase::Load, control.take_seen());
+    scene.stop()?;
+    tally.steps.learn(Phase::Stop, control.take_seen());
+    if scene.start(tally)? {
+        tally.steps.learn(Phase::Start, control.take_seen());
+        scene.check_all(true)?;
+    }
+    Ok(())
+}
+
+fn under_load(control: &Control, kill: Kill, scene: &mut Scene, tally: &mut Tally) -> Result<()> {
+    control.arm(kill);
+    control.set_victim(scene.broker()?.pid());
+    let end = Instant::now() + UNDER_LOAD;
+    control.take_seen();
+    scene.load_while(|| {
+        while control.is_armed() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })?;
+    note(control, Phase::Load, kill, tally);
+    scene.bury()
+}
+
+fn in_stop(control: &Control, kill: Kill, scene: &mut Scene, tally: &mut Tally) -> Result<()> {
+    scene.load(Duration::from_millis(20))?;
+    control.arm(kill);
+    control.set_victim(scene.broker()?.pid());
+    control.take_seen();
+    scene.stop_anyhow()?;
+    note(control, Phase::Stop, kill, tally);
+    Ok(())
+}
+
+fn in_start(control: &Control, kill: Kill, scene: &mut Scene, tally: &mut Tally) -> Result<()> {
+    control.arm(kill);
+    control.take_seen();
+    let start = scene.launch.start(|pid| control.set_victim(pid))?;
+    let is_struck = note(control, Phase::Start, kill, tally);
+    match start {
+        Start::Up(broker) => broker.kill(),
+        Start::Ended(status) if is_struck && status.signal() == Some(9) => {}
+        Start::Ended(status) => scene.accuse_start(&format!("ends with {status}")),
+        Start::Hung => scene.accuse_start("says nothing"),
+    }
+    Ok(())
+}
+
+/// Returns whether the step was reached.
+fn note(control: &Control, phase: Phase, kill: Kill, tally: &mut Tally) -> bool {
+    let is_struck = control.disarm();
+    tally.steps.learn(phase, control.take_seen());
+    tally.kills += 1;
+    tally.kills_in_starts += u64::from(phase == Phase::Start);
+    if is_struck {
+        tally.kills_at_steps += 1;
+        tally.steps.strike(phase, kill.step);
+    }
+    is_struck
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faulty::Op;
+
+    #[test]
+    fn the_steps_struck_least_come_first() {
+        let mut steps = Steps::default();
+        let mut random = Random::new(1);
+        assert!(steps.choose(None, &mut random).is_none());
+        let step = |op| Step { op, file: crate::faulty::Kind::Segment };
+        let seen = [(step(Op::Write), 4), (step(Op::Rename), 1)];
+        steps.learn(Phase::Load, seen.into());
+        steps.learn(Phase::Start, [(step(Op::Open), 2)].into());
+        for _ in 0..5 {
+            steps.strike(Phase::Load, step(Op::Write));
+            steps.strike(Phase::Start, step(Op::Open));
+        }
+        for _ in 0..50 {
+            let (phase, kill) = steps.choose(None, &mut random).unwrap();
+            assert_eq!((phase, kill.step, kill.nth), (Phase::Load, step(Op::Rename), 1));
+            let (_, kill) = steps.choose(Some(Phase::Start), &mut random).unwrap();
+            assert!(kill.step == step(Op::Open) && (1..=2).contains(&kill.nth));
+        }
+        assert_eq!(steps.count(), (3, 2));
+    }
+}
