@@ -21,38 +21,78 @@ pub struct Summary {
     pub lives: u64,
     /// Starts of brokers in a second of real time.
     pub lives_per_second: f64,
+    /// Crashes, each with the start that follows.
+    pub crashes: u64,
+    /// Crashes in a second of real time.
+    pub crashes_per_second: f64,
+    /// Of all that happened, seed by seed.
+    pub hash: u64,
+    /// Why so many seeds prove less than they should.
+    pub gaps: Vec<String>,
     /// What the seeds reached.
     pub coverage: Coverage,
 }
 
 impl Summary {
-    /// Of these verdicts, which took so long.
-    pub fn of(verdicts: &[Verdict], took: Duration) -> Self {
+    /// Of these verdicts, which took so long. `free`: nothing that plans draw was fixed, so that
+    /// many of them reach everything.
+    pub fn of(verdicts: &[Verdict], took: Duration, free: bool) -> Self {
         let mut coverage = Coverage::default();
         for verdict in verdicts {
             coverage.add(&verdict.coverage);
         }
         let lives = verdicts.iter().map(|verdict| verdict.lives).sum();
         let failed = verdicts.iter().filter(|verdict| !verdict.broken.is_empty());
-        Self {
+        let crashes = coverage.crashes();
+        let mut summary = Self {
             seeds: verdicts.len() as u64,
             failed: failed.map(|verdict| verdict.seed).collect(),
             operations_median: median(verdicts.iter().map(|one| one.coverage.operations())),
             crashes_median: median(verdicts.iter().map(|one| one.coverage.crashes())),
             lives,
             lives_per_second: per_second(lives, took),
+            crashes,
+            crashes_per_second: per_second(crashes, took),
+            hash: verdicts.iter().fold(0, |hash, one| hash.rotate_left(1) ^ one.hash),
+            gaps: Vec::new(),
             coverage,
+        };
+        if free && summary.seeds >= MANY {
+            summary.gaps = summary.find_gaps();
         }
+        summary
+    }
+
+    fn find_gaps(&self) -> Vec<String> {
+        let mut gaps = Vec::new();
+        let missed = self.coverage.missed();
+        if !missed.is_empty() {
+            gaps.push(format!("hit by no seed: {}", missed.join(", ")));
+        }
+        if self.operations_median < OPERATIONS_LEAST {
+            gaps.push(format!("{} operations in the median", self.operations_median));
+        }
+        if self.crashes_median == 0 {
+            gaps.push("most seeds have no crash".into());
+        }
+        gaps
+    }
+
+    /// Every promise was kept, and the seeds were such that this says something.
+    pub fn is_clean(&self) -> bool {
+        self.failed.is_empty() && self.gaps.is_empty()
     }
 
     /// For people: figures, and what no seed hit.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{} seeds, {} simulated broker lives ({:.0} a second); in the median a seed has {} \
-             client operations and {} crashes\n",
+            "{} seeds, {} simulated broker lives ({:.0} a second), {} crashes with a restart \
+             ({:.0} a second); in the median a seed has {} client operations and {} crashes\n",
             self.seeds,
             self.lives,
             self.lives_per_second,
+            self.crashes,
+            self.crashes_per_second,
             self.operations_median,
             self.crashes_median
         );
@@ -63,13 +103,17 @@ impl Summary {
         } else {
             write!(text, "hit by no seed: {}", missed.join(", "))
         };
+        let _ = write!(text, "\ntrace hash {:016x}", self.hash);
         text
     }
 
     /// The last line.
     pub fn verdict(&self) -> String {
-        if self.failed.is_empty() {
+        if self.is_clean() {
             return format!("clean: {} seeds kept every promise", self.seeds);
+        }
+        if self.failed.is_empty() {
+            return format!("too little: {}", self.gaps.join("; "));
         }
         let failed: Vec<String> = self.failed.iter().map(u64::to_string).collect();
         format!("broken: {} of {} seeds: {}", failed.len(), self.seeds, failed.join(", "))
@@ -81,11 +125,15 @@ impl Summary {
         let coverage: serde_json::Map<String, serde_json::Value> =
             coverage.into_iter().map(|(kind, count)| (kind.into(), count.into())).collect();
         serde_json::json!({
-            "verdict": if self.failed.is_empty() { "clean" } else { "broken" },
+            "verdict": if self.is_clean() { "clean" } else { "broken" },
             "seeds": self.seeds,
             "failed": self.failed,
+            "gaps": self.gaps,
+            "hash": format!("{:016x}", self.hash),
             "lives": self.lives,
             "lives_per_second": self.lives_per_second,
+            "crashes": self.crashes,
+            "crashes_per_second": self.crashes_per_second,
             "operations_median": self.operations_median,
             "crashes_median": self.crashes_median,
             "missed": self.coverage.missed(),
@@ -94,6 +142,11 @@ impl Summary {
         .to_string()
     }
 }
+
+/// Fewer seeds need not reach everything.
+const MANY: u64 = 100;
+/// Client operations of the seed in the middle.
+const OPERATIONS_LEAST: u64 = 500;
 
 fn median(values: impl Iterator<Item = u64>) -> u64 {
     let mut values: Vec<u64> = values.collect();
@@ -111,6 +164,13 @@ mod tests {
     use super::*;
     use crate::oracle::Broken;
 
+    impl Verdict {
+        fn copy(&self) -> Self {
+            let (broken, events, coverage) = (Vec::new(), Vec::new(), self.coverage.clone());
+            Self { seed: self.seed, broken, events, coverage, lives: self.lives, hash: self.hash }
+        }
+    }
+
     fn verdict(seed: u64, broken: bool) -> Verdict {
         let one = Broken { promise: "order", what: "m2 behind m3".into(), about: Vec::new() };
         Verdict {
@@ -125,12 +185,39 @@ mod tests {
 
     #[test]
     fn one_broken_seed_is_a_broken_run() {
-        let of =
-            |broken| Summary::of(&[verdict(7, false), verdict(8, broken)], Duration::from_secs(2));
+        let took = Duration::from_secs(2);
+        let of = |broken| Summary::of(&[verdict(7, false), verdict(8, broken)], took, true);
         assert_eq!(of(false).verdict(), "clean: 2 seeds kept every promise");
         assert_eq!(of(true).verdict(), "broken: 1 of 2 seeds: 8");
         assert!(of(true).json().contains("\"verdict\":\"broken\""));
         assert!(of(false).text().contains("8 simulated broker lives (4 a second)"));
         assert!(of(false).text().contains("hit by no seed: op connect,"));
+    }
+    #[test]
+    fn many_seeds_that_miss_a_kind_or_do_too_little_are_not_clean() {
+        let mut full = verdict(1, false);
+        for kind in crate::coverage::KINDS {
+            for _ in 0..30 {
+                full.coverage.hit(kind);
+            }
+        }
+        let mut poor = verdict(2, false);
+        for kind in crate::coverage::KINDS.into_iter().filter(|kind| *kind != "log read-only") {
+            for _ in 0..30 {
+                poor.coverage.hit(kind);
+            }
+        }
+        let idle = verdict(3, false);
+        let of = |one: &Verdict, count: usize, free| {
+            let verdicts: Vec<_> = (0..count).map(|_| one.copy()).collect();
+            Summary::of(&verdicts, Duration::from_secs(1), free)
+        };
+        assert_eq!(of(&full, 100, true).verdict(), "clean: 100 seeds kept every promise");
+        assert!(of(&full, 100, true).is_clean());
+        let missed = of(&poor, 100, true);
+        assert_eq!(missed.verdict(), "too little: hit by no seed: log read-only");
+        assert!(!missed.is_clean() && missed.json().contains("\"verdict\":\"broken\""));
+        assert!(of(&poor, 99, true).is_clean() && of(&poor, 100, false).is_clean());
+        assert_eq!(of(&idle, 100, true).gaps.len(), 3);
     }
 }

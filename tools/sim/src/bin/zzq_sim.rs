@@ -46,15 +46,18 @@ fn main() -> anyhow::Result<ExitCode> {
     let from = if args.fresh { fresh_seed()? } else { args.from };
     let mut out = std::io::stdout().lock();
     if args.trace {
-        for line in verdict::trace(from, args.lanes) {
+        // Where a panic was is told by the usual hook, on stderr.
+        let (lines, verdict) = verdict::trace(from, args.lanes);
+        for line in lines {
             writeln!(out, "{line}")?;
         }
+        writeln!(out, "seed {from}: trace hash {:016x}", verdict.hash)?;
     }
     // A panic in a seed is its verdict, with its text; where it was is in the replay.
     std::panic::set_hook(Box::new(|_| {}));
     let began = Instant::now();
     let verdicts = run_all(&args, from)?;
-    let summary = Summary::of(&verdicts, began.elapsed());
+    let summary = Summary::of(&verdicts, began.elapsed(), args.lanes.is_none());
     if args.json {
         writeln!(out, "{}", summary.json())?;
     } else {
@@ -65,7 +68,7 @@ fn main() -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", summary.text())?;
         writeln!(out, "{}", summary.verdict())?;
     }
-    Ok(if summary.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if summary.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn fresh_seed() -> anyhow::Result<u64> {
@@ -112,7 +115,7 @@ fn run_all(args: &Args, from: u64) -> anyhow::Result<Vec<Verdict>> {
 /// Seed, promise, events, and the command that replays it.
 fn describe(verdict: &Verdict, lanes: Option<u16>) -> String {
     const SHOWN: usize = 5;
-    let mut text = vec![format!("seed {} is broken:", verdict.seed)];
+    let mut text = vec![format!("seed {} is broken (hash {:016x}):", verdict.seed, verdict.hash)];
     for broken in verdict.broken.iter().take(SHOWN) {
         text.push(format!("  {}: {}", broken.promise, broken.what));
     }
