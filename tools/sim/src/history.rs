@@ -121,8 +121,11 @@ pub enum Event {
     StartFailed { why: String },
     /// A broker that was told to start did not, and said this.
     NotStarted { why: String },
-    /// So many steps were made that nobody can believe in an end.
+    /// So many steps were made, or so much was noted, that nobody can believe in an end. Nothing
+    /// is noted behind it.
     Endless,
+    /// Nothing went wrong for a long time, and it did not come to rest: this was still going on.
+    Unsettled { what: String },
     /// Somebody set the wall clock.
     WallSet { by_ms: i64 },
     /// From now on nothing goes wrong.
@@ -140,13 +143,13 @@ pub enum Event {
     /// DISCONNECT was sent.
     Left { conn: Conn, keeps_will: bool },
     /// SUBSCRIBE was sent.
-    Subscribed { conn: Conn, filter: String, options: SubscribeOptions },
+    Subscribed { conn: Conn, request: u16, filter: String, options: SubscribeOptions },
     /// SUBACK came.
-    SubAcked { conn: Conn, filter: String, reason: ReasonCode },
+    SubAcked { conn: Conn, request: u16, filter: String, reason: ReasonCode },
     /// UNSUBSCRIBE was sent.
-    Unsubscribed { conn: Conn, filter: String },
+    Unsubscribed { conn: Conn, request: u16, filter: String },
     /// UNSUBACK came.
-    UnsubAcked { conn: Conn, filter: String },
+    UnsubAcked { conn: Conn, request: u16, filter: String },
     /// PUBLISH was sent.
     Published { conn: Conn, message: MessageId, packet_id: Option<u16>, dup: bool },
     /// PUBREL was sent for the first time, or again.
@@ -190,11 +193,23 @@ pub struct History {
     hash: Hash,
 }
 
+/// Events of one run at most: a hundred megabytes or so. A run that ends has some thousands.
+pub const ENTRIES_MAX: usize = 500_000;
+
 impl History {
-    /// Notes what happens.
+    /// Notes what happens, as long as there is room for it.
     pub fn note(&mut self, at_ms: u64, event: Event) {
+        if self.is_over() {
+            return;
+        }
+        let event = if self.entries.len() < ENTRIES_MAX { event } else { Event::Endless };
         self.hash.take(at_ms, &event);
         self.entries.push(Entry { at_ms, event });
+    }
+
+    /// The run has shown that it does not end.
+    pub fn is_over(&self) -> bool {
+        self.entries.last().is_some_and(|last| last.event == Event::Endless)
     }
 
     /// A number for a message.
@@ -244,6 +259,20 @@ impl fmt::Write for Hash {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_history_without_an_end_has_one() {
+        let mut history = History::default();
+        for at in 0..ENTRIES_MAX as u64 {
+            history.note(at, Event::Healed);
+        }
+        assert!(!history.is_over());
+        for at in 0..3 {
+            history.note(ENTRIES_MAX as u64 + at, Event::Healed);
+        }
+        assert!(history.is_over());
+        assert_eq!(history.entries.len(), ENTRIES_MAX + 1);
+    }
 
     #[test]
     fn the_hash_tells_histories_apart_by_order_and_time() {

@@ -8,7 +8,7 @@ mod build;
 #[cfg(test)]
 pub(crate) mod script;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zzq_types::{QoS, SubscribeOptions};
 
@@ -33,6 +33,9 @@ pub struct Ledger<'h> {
     pub deaths: Vec<At>,
     /// When nothing went wrong any more.
     pub healed: Option<At>,
+    /// It has no end at which everything that is owed must have come: that is said by itself, and
+    /// nothing else is asked for.
+    pub cut_short: bool,
     /// Log time.
     pub time: LogTime,
 }
@@ -87,8 +90,12 @@ pub struct SubFacts {
     pub sent: At,
     /// See `sent`.
     pub conn: Conn,
+    /// Its packet identifier there.
+    pub request: u16,
     /// SUBACK granted it.
     pub acked: Option<At>,
+    /// What it said about the QoS.
+    pub granted: Option<QoS>,
     /// SUBACK did not.
     pub refused: bool,
     /// A later SUBSCRIBE of the same filter, or an UNSUBSCRIBE, was sent.
@@ -154,6 +161,22 @@ impl Ledger<'_> {
         let Some(sent) = self.facts(id).sent else { return true };
         let (_, most) = self.time.between(self.ms(sent), by_ms.max(self.ms(sent)));
         most >= u64::from(expiry_s) * 1000
+    }
+
+    /// Shared filters by which a message may have come to a session that received it at `at`: each
+    /// may bring one of its own. Those that were left before it was sent are none of them.
+    pub fn groups_of<'s>(
+        &self,
+        session: &'s SessionFacts,
+        id: MessageId,
+        at: At,
+    ) -> impl Iterator<Item = &'s str> + use<'s> {
+        let topic = self.message(id).topic.clone();
+        let sent = self.facts(id).sent.unwrap_or(0);
+        let shared = session.subs.iter().filter(|sub| sub.group().is_some());
+        let may = shared.filter(move |sub| sub.matches(&topic) && sub.may_hold(sent, at));
+        let filters: BTreeSet<&str> = may.map(|sub| sub.filter.as_str()).collect();
+        filters.into_iter()
     }
 
     /// Sessions that are there to the end, for certain.

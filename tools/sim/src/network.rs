@@ -30,6 +30,9 @@ impl Weather {
     pub const CALM: Self = Self { delay_ms: 0, late_once_in: 0, room: 1 << 20, piece: 1 << 20 };
 }
 
+/// A connection that takes less at once keeps what the broker has sent waiting for seconds.
+const SLOW: usize = 300;
+
 /// All connections.
 #[derive(Debug)]
 pub struct Network {
@@ -81,7 +84,7 @@ pub enum Toward {
 /// What a client gets.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Bytes, when they left the broker, and whether the connection ever waited for its receiver.
+    /// Bytes, when they left the broker, and whether what was sent before may have waited there.
     Bytes(Vec<u8>, u64, bool),
     /// The end of the connection.
     End(Ending),
@@ -138,8 +141,11 @@ impl Network {
     /// A connection whose other end the broker will accept.
     pub fn open(&mut self, conn: Conn, peer: MemPeer) {
         peer.set_window(self.weather.room);
+        let mut stalled = false;
         if self.chance.once_in(4) {
-            peer.set_write_limit(1 + self.chance.index(600));
+            let limit = 1 + self.chance.index(600);
+            peer.set_write_limit(limit);
+            stalled = limit < SLOW;
         }
         let link = Link {
             peer: Some(peer),
@@ -148,7 +154,7 @@ impl Network {
             is_cut: false,
             is_left: false,
             deaf_until: 0,
-            stalled: false,
+            stalled,
         };
         self.links.insert(conn, link);
     }

@@ -84,7 +84,8 @@ fn missed<'l>(
     ledger: &'l Ledger<'_>,
     id: MessageId,
 ) -> impl Iterator<Item = &'l SessionFacts> + use<'l> {
-    let owed = ledger.lasting().filter(move |(_, session)| is_owed(ledger, id, session));
+    let ended = !ledger.cut_short;
+    let owed = ledger.lasting().filter(move |(_, session)| ended && is_owed(ledger, id, session));
     owed.map(|(_, session)| session).filter(move |session| !has(session, id))
 }
 

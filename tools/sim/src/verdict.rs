@@ -27,47 +27,60 @@ pub struct Verdict {
     pub hash: u64,
 }
 
+/// The name under which a panic is told: of the product, the world or an oracle.
+pub const INVARIANTS: &str = "invariants";
+
 /// Events that a failure shows.
 const EVENTS_MAX: usize = 40;
 
 /// Runs a seed and holds every promise against it.
 pub fn run(seed: u64, lanes: Option<u16>) -> Verdict {
-    guard(seed, || judge(seed, World::new(seed, Plan::new(seed, lanes)).run()))
+    let (outcome, panic) = live(World::new(seed, Plan::new(seed, lanes)));
+    judge(seed, outcome, panic)
 }
 
-/// Whatever panics, the product, the world or an oracle: it is the verdict, and has its text.
-fn guard(seed: u64, work: impl FnOnce() -> Verdict) -> Verdict {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| panicked(seed, &*panic))
+/// Everything that happened in a seed, in words, and its verdict: of one that panics, what happened
+/// before.
+pub fn trace(seed: u64, lanes: Option<u16>) -> (Vec<String>, Verdict) {
+    let (outcome, panic) = live(World::new(seed, Plan::new(seed, lanes)));
+    let shown = outcome.history.entries.iter().map(show).collect();
+    (shown, judge(seed, outcome, panic))
 }
 
-fn judge(seed: u64, outcome: Outcome) -> Verdict {
+/// The text of the panic that ended it, if one did: of the product or of the world.
+fn live(mut world: World) -> (Outcome, Option<String>) {
+    let panic = catch_unwind(AssertUnwindSafe(|| world.run())).err();
+    let outcome = world.outcome();
+    // What a broker left half done may break another assertion when it goes.
+    let gone = catch_unwind(AssertUnwindSafe(|| drop(world))).err();
+    (outcome, panic.or(gone).map(|panic| text_of(&*panic)))
+}
+
+/// An assertion that broke is the verdict, whoever made it. What a run that it has ended says of
+/// the promises is not asked: it owes what it had no time for.
+fn judge(seed: u64, outcome: Outcome, panic: Option<String>) -> Verdict {
     let Outcome { history, mut coverage, lives, .. } = outcome;
     note_reached(&history, &mut coverage);
-    let ledger = Ledger::of(&history);
-    let broken = oracle::check(&ledger);
-    let events = broken.first().map_or_else(Vec::new, |first| concerned(&ledger, first));
+    let checked = panic
+        .map_or_else(|| catch_unwind(|| check(&history)).map_err(|panic| text_of(&*panic)), Err);
+    let (broken, events) = checked.unwrap_or_else(|text| {
+        let broken = Broken { promise: INVARIANTS, what: text, about: Vec::new() };
+        let last = history.entries.len().saturating_sub(EVENTS_MAX);
+        (vec![broken], history.entries[last..].iter().map(show).collect())
+    });
     Verdict { seed, broken, events, coverage, lives, hash: history.hash() }
 }
 
-/// Everything that happened in a seed, in words.
-pub fn trace(seed: u64, lanes: Option<u16>) -> Vec<String> {
-    let outcome = World::new(seed, Plan::new(seed, lanes)).run();
-    outcome.history.entries.iter().map(show).collect()
+fn check(history: &History) -> (Vec<Broken>, Vec<String>) {
+    let ledger = Ledger::of(history);
+    let broken = oracle::check(&ledger);
+    let events = broken.first().map_or_else(Vec::new, |first| concerned(&ledger, first));
+    (broken, events)
 }
 
-/// An invariant of the product, or of the simulator, was broken.
-fn panicked(seed: u64, panic: &(dyn Any + Send)) -> Verdict {
+fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-    let broken = Broken { promise: "invariants", what: text.into(), about: Vec::new() };
-    Verdict {
-        seed,
-        broken: vec![broken],
-        events: Vec::new(),
-        coverage: Coverage::default(),
-        lives: 0,
-        hash: 0,
-    }
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").into()
 }
 
 /// What can be seen only from what happened.
@@ -123,6 +136,7 @@ fn touches(event: &Event) -> Touches {
         | Event::StartFailed { .. }
         | Event::NotStarted { .. }
         | Event::Endless
+        | Event::Unsettled { .. }
         | Event::WallSet { .. }
         | Event::Healed
         | Event::Folded { outcome: Err(_), .. } => {
@@ -159,18 +173,28 @@ mod tests {
 
     use super::*;
 
+    /// A history that the ledger has no place for: of a message that nobody has.
+    fn unfit() -> Outcome {
+        let mut history = History::default();
+        let (conn, message) = (Conn(0), MessageId(9));
+        let (kind, reason) = (AckKind::PubAck, ReasonCode::Success);
+        history.note(1, Event::Answered { conn, message, kind, reason });
+        Outcome { history, coverage: Coverage::default(), lives: 1, steps: 1 }
+    }
+
     #[test]
     fn an_oracle_that_panics_is_the_verdict_of_its_seed() {
-        let verdict = guard(7, || {
-            let mut history = History::default();
-            // Of a message that nobody has: the ledger has no place for it.
-            let (conn, message) = (Conn(0), MessageId(9));
-            let (kind, reason) = (AckKind::PubAck, ReasonCode::Success);
-            history.note(1, Event::Answered { conn, message, kind, reason });
-            let coverage = Coverage::default();
-            judge(7, Outcome { history, coverage, lives: 1, steps: 1 })
-        });
-        assert_eq!((verdict.seed, verdict.broken[0].promise), (7, "invariants"));
+        let verdict = judge(7, unfit(), None);
+        assert_eq!((verdict.seed, verdict.broken[0].promise), (7, INVARIANTS));
         assert!(verdict.broken[0].what.contains("index out of bounds"), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_run_that_panics_shows_what_happened_before() {
+        let verdict = judge(7, unfit(), Some("durable is a prefix".into()));
+        assert_eq!(verdict.broken.len(), 1);
+        assert_eq!(verdict.broken[0].what, "durable is a prefix");
+        assert!(verdict.events[0].contains("Answered"), "{verdict:?}");
+        assert_ne!(verdict.hash, History::default().hash());
     }
 }

@@ -53,6 +53,10 @@ pub struct World {
     disk_may_fail: bool,
     space_comes_at: Option<u64>,
     told_read_only: bool,
+    /// A start has failed that nothing was wrong with.
+    starts_no_more: bool,
+    /// It was told that it does not come to rest.
+    is_unsettled: bool,
     steps: u64,
     lives: u64,
 }
@@ -130,25 +134,34 @@ impl World {
             disk_may_fail: false,
             space_comes_at: None,
             told_read_only: false,
+            starts_no_more: false,
+            is_unsettled: false,
             steps: 0,
             lives: 0,
         }
     }
 
-    /// Runs to the end.
-    pub fn run(mut self) -> Outcome {
+    /// Runs to the end. What happened until a panic is there all the same.
+    pub fn run(&mut self) {
         while self.coverage.operations() < self.plan.operations && !self.is_broken() {
             self.step();
         }
         self.heal();
-        let Self { history, coverage, lives, steps, .. } = self;
-        Outcome { history, coverage, lives, steps }
+    }
+
+    /// Takes out what it has come to so far.
+    pub fn outcome(&mut self) -> Outcome {
+        Outcome {
+            history: std::mem::take(&mut self.history),
+            coverage: std::mem::take(&mut self.coverage),
+            lives: self.lives,
+            steps: self.steps,
+        }
     }
 
     /// The broker does not start any more, for no reason that it should have, or nothing ends.
     fn is_broken(&self) -> bool {
-        let last = self.history.entries.last();
-        last.is_some_and(|last| matches!(last.event, Event::NotStarted { .. } | Event::Endless))
+        self.starts_no_more || self.history.is_over()
     }
 
     fn now(&self) -> u64 {

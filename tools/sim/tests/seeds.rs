@@ -10,7 +10,9 @@ fn short(seed: u64) -> Outcome {
     let mut plan = Plan::new(seed, None);
     plan.operations = 80;
     plan.faults.kill = 30;
-    World::new(seed, plan).run()
+    let mut world = World::new(seed, plan);
+    world.run();
+    world.outcome()
 }
 
 #[test]

@@ -391,7 +391,7 @@ impl Client {
             assert!(pushed.is_ok(), "{filter} is short");
             self.memory.filters.insert((*filter).into());
             let (filter, options) = ((*filter).into(), *options);
-            desk.note(Event::Subscribed { conn, filter, options });
+            desk.note(Event::Subscribed { conn, request: id, filter, options });
         }
         let filters = wanted.iter().map(|(filter, _)| (*filter).to_owned()).collect();
         self.requests.insert(id, Request::Subscribe(filters));
@@ -416,7 +416,7 @@ impl Client {
         let mut list = SubscriptionsBuf::new();
         let pushed = list.push(&filter, SubscribeOptions::default());
         assert!(pushed.is_ok(), "{filter} is short");
-        desk.note(Event::Unsubscribed { conn, filter: filter.clone() });
+        desk.note(Event::Unsubscribed { conn, request: id, filter: filter.clone() });
         self.requests.insert(id, Request::Unsubscribe(filter));
         self.send(
             desk,

@@ -224,7 +224,7 @@ impl Client {
         match self.requests.remove(&id) {
             Some(Request::Subscribe(filters)) if filters.len() == ack.codes.len() => {
                 for (filter, reason) in filters.into_iter().zip(ack.codes.iter()) {
-                    desk.note(Event::SubAcked { conn, filter, reason });
+                    desk.note(Event::SubAcked { conn, request: id, filter, reason });
                 }
             }
             other => {
@@ -238,7 +238,7 @@ impl Client {
         match self.requests.remove(&id.get()) {
             Some(Request::Unsubscribe(filter)) => {
                 self.memory.filters.remove(&filter);
-                desk.note(Event::UnsubAcked { conn, filter });
+                desk.note(Event::UnsubAcked { conn, request: id.get(), filter });
             }
             other => {
                 let what = format!("UNSUBACK {} for {other:?}", id.get());

@@ -1,9 +1,9 @@
 //! From the history to the ledger, one event after the other.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use zzq_codec::AckKind;
-use zzq_types::ProtocolVersion;
+use zzq_types::{ProtocolVersion, QoS, ReasonCode};
 
 use super::{At, ConnFacts, Ledger, MessageFacts, SessionFacts, SubFacts};
 use crate::history::{ClientId, Conn, Ending, Event, Hello, History};
@@ -14,8 +14,8 @@ use crate::log_time::LogTime;
 struct Open {
     /// The latest session of each client.
     sessions: BTreeMap<ClientId, usize>,
-    /// UNSUBSCRIBEs that were not answered; of one filter they are answered in their order.
-    unsubscribes: BTreeMap<(Conn, String), VecDeque<At>>,
+    /// UNSUBSCRIBEs that were not answered.
+    unsubscribes: BTreeMap<(Conn, u16), At>,
 }
 
 impl<'h> Ledger<'h> {
@@ -28,6 +28,7 @@ impl<'h> Ledger<'h> {
             messages: vec![MessageFacts::default(); history.messages.len()],
             deaths: Vec::new(),
             healed: None,
+            cut_short: false,
             time: LogTime::of(history),
         };
         let mut open = Open::default();
@@ -41,6 +42,9 @@ impl<'h> Ledger<'h> {
         match event {
             Event::Died { .. } => self.died(at),
             Event::Healed => self.healed = Some(at),
+            Event::NotStarted { .. } | Event::Endless | Event::Unsettled { .. } => {
+                self.cut_short = true;
+            }
             Event::Dialed { conn, client, hello } => self.dialed(at, *conn, *client, *hello, open),
             Event::Accepted { conn, present } => self.accepted(at, *conn, *present, open),
             Event::Cut { conn } => self.change(*conn, |facts| _ = facts.cut.get_or_insert(at)),
@@ -48,13 +52,15 @@ impl<'h> Ledger<'h> {
             Event::Left { conn, keeps_will } => {
                 self.change(*conn, |facts| facts.left = Some((at, *keeps_will)));
             }
-            Event::Subscribed { conn, filter, options } => {
+            Event::Subscribed { conn, request, filter, options } => {
                 let sub = SubFacts {
                     filter: filter.clone(),
                     options: *options,
                     sent: at,
                     conn: *conn,
+                    request: *request,
                     acked: None,
+                    granted: None,
                     refused: false,
                     leaves: None,
                     left: None,
@@ -62,16 +68,15 @@ impl<'h> Ledger<'h> {
                 self.leave(at, *conn, filter);
                 self.session_of(*conn, |session| session.subs.push(sub));
             }
-            Event::SubAcked { conn, filter, reason } => {
-                self.sub_acked(at, *conn, filter, reason.is_failure());
+            Event::SubAcked { conn, request, filter, reason } => {
+                self.sub_acked(at, *conn, *request, filter, *reason);
             }
-            Event::Unsubscribed { conn, filter } => {
+            Event::Unsubscribed { conn, request, filter } => {
                 self.leave(at, *conn, filter);
-                open.unsubscribes.entry((*conn, filter.clone())).or_default().push_back(at);
+                open.unsubscribes.insert((*conn, *request), at);
             }
-            Event::UnsubAcked { conn, filter } => {
-                let asked = open.unsubscribes.get_mut(&(*conn, filter.clone()));
-                if let Some(asked) = asked.and_then(VecDeque::pop_front) {
+            Event::UnsubAcked { conn, request, filter } => {
+                if let Some(asked) = open.unsubscribes.remove(&(*conn, *request)) {
                     self.gone(at, *conn, filter, asked);
                 }
             }
@@ -194,24 +199,36 @@ impl<'h> Ledger<'h> {
         });
     }
 
-    /// Answers of one filter come in the order of the requests.
-    fn sub_acked(&mut self, at: At, conn: Conn, filter: &str, refused: bool) {
+    /// One that is answered before an earlier one of the same filter has replaced it all the same:
+    /// requests are carried out in their order.
+    fn sub_acked(&mut self, at: At, conn: Conn, request: u16, filter: &str, reason: ReasonCode) {
         let mut replaced = None;
         self.session_of(conn, |session| {
             let mut asked = session.subs.iter_mut().filter(|sub| {
-                sub.filter == *filter && sub.conn == conn && sub.acked.is_none() && !sub.refused
+                let is_open = sub.acked.is_none() && !sub.refused;
+                is_open && (sub.conn, sub.request) == (conn, request) && sub.filter == *filter
             });
             let Some(sub) = asked.next() else { return };
-            if refused {
+            if reason.is_failure() {
                 sub.refused = true;
                 sub.left = Some(at);
             } else {
                 sub.acked = Some(at);
+                sub.granted = granted(reason);
                 replaced = Some(sub.sent);
             }
         });
         if let Some(sent) = replaced {
             self.gone(at, conn, filter, sent);
         }
+    }
+}
+
+fn granted(reason: ReasonCode) -> Option<QoS> {
+    match reason {
+        ReasonCode::Success => Some(QoS::AtMostOnce),
+        ReasonCode::GrantedQoS1 => Some(QoS::AtLeastOnce),
+        ReasonCode::GrantedQoS2 => Some(QoS::ExactlyOnce),
+        _ => None,
     }
 }

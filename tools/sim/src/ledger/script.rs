@@ -18,6 +18,7 @@ pub(crate) struct Script {
     pub(crate) now: u64,
     conns: BTreeMap<ClientId, (Conn, Hello)>,
     next_conn: u32,
+    next_request: u16,
 }
 
 /// The names of the promises that it breaks.
@@ -39,8 +40,13 @@ pub(crate) const HELLO: Hello = Hello {
 
 impl Script {
     pub(crate) fn new() -> Self {
-        let mut script =
-            Self { history: History::default(), now: 0, conns: BTreeMap::new(), next_conn: 0 };
+        let mut script = Self {
+            history: History::default(),
+            now: 0,
+            conns: BTreeMap::new(),
+            next_conn: 0,
+            next_request: 0,
+        };
         script.note(Event::Started { wall_ms: WALL_MS });
         script
     }
@@ -110,14 +116,40 @@ impl Script {
         self.note(Event::Started { wall_ms });
     }
 
-    pub(crate) fn ask(&mut self, client: ClientId, filter: &str, options: SubscribeOptions) {
+    pub(crate) fn ask(&mut self, client: ClientId, filter: &str, options: SubscribeOptions) -> u16 {
         let conn = self.conn(client);
-        self.note(Event::Subscribed { conn, filter: filter.into(), options });
+        self.next_request += 1;
+        let request = self.next_request;
+        self.note(Event::Subscribed { conn, request, filter: filter.into(), options });
+        request
     }
 
+    /// What was asked for last is granted as asked.
     pub(crate) fn granted(&mut self, client: ClientId, filter: &str) {
+        let asked = self.history.entries.iter().rev().find_map(|entry| match &entry.event {
+            Event::Subscribed { request, filter: asked, options, .. } if asked == filter => {
+                Some((*request, options.qos))
+            }
+            _ => None,
+        });
+        let (request, qos) = asked.unwrap();
+        let reason = match qos {
+            QoS::AtMostOnce => ReasonCode::Success,
+            QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
+            QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
+        };
+        self.sub_acked(client, request, filter, reason);
+    }
+
+    pub(crate) fn sub_acked(
+        &mut self,
+        client: ClientId,
+        request: u16,
+        filter: &str,
+        reason: ReasonCode,
+    ) {
         let conn = self.conn(client);
-        self.note(Event::SubAcked { conn, filter: filter.into(), reason: ReasonCode::Success });
+        self.note(Event::SubAcked { conn, request, filter: filter.into(), reason });
     }
 
     pub(crate) fn subscribe(&mut self, client: ClientId, filter: &str, qos: QoS) {
@@ -127,8 +159,10 @@ impl Script {
 
     pub(crate) fn unsubscribe(&mut self, client: ClientId, filter: &str) {
         let (conn, filter) = (self.conn(client), filter.to_owned());
-        self.note(Event::Unsubscribed { conn, filter: filter.clone() });
-        self.note(Event::UnsubAcked { conn, filter });
+        self.next_request += 1;
+        let request = self.next_request;
+        self.note(Event::Unsubscribed { conn, request, filter: filter.clone() });
+        self.note(Event::UnsubAcked { conn, request, filter });
     }
 
     pub(crate) fn message(client: ClientId, topic: &str, qos: QoS) -> Message {

@@ -1,17 +1,18 @@
 //! At QoS 2 a message comes exactly once to each destination, whatever crashes; at QoS 0 at most
-//! once.
+//! once, and so does what was published at QoS 2 to who takes it at QoS 0.
 //!
-//! Allowed: one more for each shared group that the session may be in (MQTT5-3.3.4-3 to -5: each
-//! matching subscription may be served by itself), and one for each SUBSCRIBE that may have asked
-//! for the retained message (MQTT5-3.3.1-9).
+//! Allowed: one more for each shared group that the session may have been in meanwhile
+//! (MQTT5-3.3.4-3 to -5: each matching subscription may be served by itself), and one for each
+//! SUBSCRIBE that may have asked for the retained message (MQTT5-3.3.1-9). What is published at
+//! QoS 1 may be published twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use zzq_types::QoS;
+use zzq_types::{QoS, RetainHandling};
 
 use super::{Broken, Promise, Subject};
 use crate::history::MessageId;
-use crate::ledger::{Ledger, SessionFacts};
+use crate::ledger::{At, Ledger, SessionFacts, SubFacts};
 
 pub(super) const PROMISE: Promise = Promise {
     name: "exactly_once",
@@ -21,16 +22,17 @@ pub(super) const PROMISE: Promise = Promise {
 
 fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     for session in &ledger.sessions {
-        let mut counts = BTreeMap::<MessageId, usize>::new();
-        for (_, _, received) in &session.received {
+        let mut counts = BTreeMap::<MessageId, (usize, At)>::new();
+        for (at, _, received) in &session.received {
             let Some(id) = received.message else { continue };
-            let counted = received.qos == ledger.message(id).qos && received.fresh;
-            if counted && received.qos != QoS::AtLeastOnce {
-                *counts.entry(id).or_default() += 1;
+            let once = [ledger.message(id).qos, received.qos];
+            if received.fresh && !once.contains(&QoS::AtLeastOnce) {
+                let (count, last) = counts.entry(id).or_default();
+                (*count, *last) = (*count + 1, *at);
             }
         }
-        for (id, count) in counts {
-            let most = allowed(ledger, session, id);
+        for (id, (count, last)) in counts {
+            let most = allowed(ledger, session, id, last);
             if count > most {
                 let what = format!(
                     "{id:?} at {:?} came {count} times to {}, {most} are allowed",
@@ -44,19 +46,26 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     }
 }
 
-fn allowed(ledger: &Ledger<'_>, session: &SessionFacts, id: MessageId) -> usize {
+fn allowed(ledger: &Ledger<'_>, session: &SessionFacts, id: MessageId, last: At) -> usize {
     let message = ledger.message(id);
-    let matching = || session.subs.iter().filter(|sub| sub.matches(&message.topic));
-    let shared: BTreeSet<&str> =
-        matching().filter(|sub| sub.group().is_some()).map(|sub| sub.filter.as_str()).collect();
-    let asked = matching().filter(|sub| sub.group().is_none() && message.retain).count();
-    1 + shared.len() + asked
+    let sent = ledger.facts(id).sent.unwrap_or(0);
+    // One that was acknowledged before had its fence before, too.
+    let asks = |sub: &&SubFacts| {
+        sub.group().is_none()
+            && sub.matches(&message.topic)
+            && sub.may_hold(sent, last)
+            && sub.acked.is_none_or(|acked| acked > sent)
+            && sub.options.retain_handling != RetainHandling::Never
+    };
+    let asked = if message.retain { session.subs.iter().filter(asks).count() } else { 0 };
+    1 + ledger.groups_of(session, id, last).count() + asked
 }
 
 #[cfg(test)]
 mod tests {
     use zzq_types::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 
+    use crate::history::Message;
     use crate::ledger::script::{Script, breaks};
 
     #[test]
@@ -87,5 +96,53 @@ mod tests {
         assert_eq!(breaks(&script), [""; 0]);
         script.receive(reader, message, ExactlyOnce);
         assert_eq!(breaks(&script), ["exactly_once"]);
+    }
+
+    #[test]
+    fn a_group_that_was_left_gives_none() {
+        let mut script = Script::new();
+        let (reader, writer) = (script.member(), script.member());
+        script.subscribe(reader, "a/#", ExactlyOnce);
+        script.subscribe(reader, "$share/g/a/1", ExactlyOnce);
+        script.unsubscribe(reader, "$share/g/a/1");
+        let message = script.publish(writer, "a/1", ExactlyOnce);
+        script.receive(reader, message, ExactlyOnce);
+        assert_eq!(breaks(&script), [""; 0]);
+        script.receive(reader, message, ExactlyOnce);
+        assert_eq!(breaks(&script), ["exactly_once"]);
+    }
+
+    #[test]
+    fn a_subscribe_may_ask_for_what_was_retained_before_it_and_not_for_later() {
+        for (early, fits) in [(true, false), (false, true)] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "a/#", ExactlyOnce);
+            if early {
+                script.subscribe(reader, "a/1", ExactlyOnce);
+            }
+            let message = Script::message(writer, "a/1", ExactlyOnce);
+            let message = script.send(Message { retain: true, ..message });
+            if !early {
+                script.subscribe(reader, "a/1", ExactlyOnce);
+            }
+            script.receive(reader, message, ExactlyOnce);
+            script.receive(reader, message, ExactlyOnce);
+            assert_eq!(breaks(&script).is_empty(), fits, "{early}");
+        }
+    }
+
+    #[test]
+    fn what_is_published_at_qos_2_comes_once_at_qos_0_too() {
+        for (published, fits) in [(ExactlyOnce, false), (AtLeastOnce, true)] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "a/1", AtMostOnce);
+            let message = script.publish(writer, "a/1", published);
+            script.receive(reader, message, AtMostOnce);
+            assert_eq!(breaks(&script), [""; 0]);
+            script.receive(reader, message, AtMostOnce);
+            assert_eq!(breaks(&script).is_empty(), fits, "{published:?}");
+        }
     }
 }

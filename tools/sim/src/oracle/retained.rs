@@ -4,6 +4,8 @@
 //! time. What a subscription is sent was the last write at some moment behind its SUBSCRIBE.
 //! Allowed: none, when the last may be one that takes it away or has expired.
 
+use zzq_types::RetainHandling;
+
 use super::{Broken, Promise, Subject};
 use crate::history::MessageId;
 use crate::ledger::{At, Ledger, SessionFacts, SubFacts};
@@ -24,7 +26,10 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
             let Some(id) = received.message else { continue };
             // With this option RETAIN says nothing about where it came from.
             let topic = &ledger.message(id).topic;
-            let forwards = |sub: &SubFacts| sub.options.retain_as_published && sub.matches(topic);
+            let sent = ledger.facts(id).sent.unwrap_or(0);
+            let forwards = |sub: &SubFacts| {
+                sub.options.retain_as_published && sub.matches(topic) && sub.may_hold(sent, *at)
+            };
             if !session.subs.iter().any(forwards)
                 && let Some(by) = is_stale(ledger, &writes, session, id, *at)
             {
@@ -50,7 +55,13 @@ fn is_stale(
     received: At,
 ) -> Option<MessageId> {
     let topic = &ledger.message(id).topic;
-    let asked = session.subs.iter().filter(|sub| sub.sent < received && sub.matches(topic));
+    let sent = ledger.facts(id).sent?;
+    let asked = session.subs.iter().filter(|sub| {
+        sub.may_hold(sent, received)
+            && sub.matches(topic)
+            && sub.group().is_none()
+            && sub.options.retain_handling != RetainHandling::Never
+    });
     // It may have been sent for any of them, and the earliest excuses the most.
     let first = asked.map(|sub| sub.sent).min()?;
     let over = ledger.facts(id).acked?;
@@ -69,7 +80,7 @@ fn check_absent(
     session: &SessionFacts,
     broken: &mut Vec<Broken>,
 ) {
-    let Some(healed) = ledger.healed else { return };
+    let Some(healed) = ledger.healed.filter(|_| !ledger.cut_short) else { return };
     let asked = session.subs.iter().filter(|sub| sub.sent > healed && sub.acked.is_some());
     for sub in asked.filter(|sub| sub.group().is_none()) {
         let got = |topic: &str| {
@@ -106,6 +117,7 @@ fn must_be_there(ledger: &Ledger<'_>, writes: &[MessageId], id: MessageId, asked
 #[cfg(test)]
 mod tests {
     use zzq_types::QoS::AtLeastOnce;
+    use zzq_types::SubscribeOptions;
 
     use super::*;
     use crate::history::{ClientId, Event, Received};
@@ -123,7 +135,7 @@ mod tests {
         let old = script.retain(writer, "a/1", false);
         script.acked(writer, old);
         let new = script.retain(writer, "a/1", false);
-        script.ask(reader, "a/1", zzq_types::SubscribeOptions::with_qos(AtLeastOnce));
+        script.ask(reader, "a/1", SubscribeOptions::with_qos(AtLeastOnce));
         script.acked(writer, new);
         script.granted(reader, "a/1");
         sent(&mut script, reader, old);
@@ -132,6 +144,30 @@ mod tests {
         script.subscribe(late, "a/1", AtLeastOnce);
         sent(&mut script, late, old);
         assert_eq!(breaks(&script), ["retained"]);
+    }
+
+    #[test]
+    fn a_subscription_that_forwards_retain_excuses_what_was_sent_while_it_was_there() {
+        for stays in [false, true] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            let options = SubscribeOptions::with_qos(AtLeastOnce);
+            script.ask(reader, "a/+", SubscribeOptions { retain_as_published: true, ..options });
+            script.granted(reader, "a/+");
+            if !stays {
+                script.unsubscribe(reader, "a/+");
+            }
+            let kept = [(); 2].map(|()| {
+                let message = script.retain(writer, "a/1", false);
+                script.acked(writer, message);
+                message
+            });
+            script.subscribe(reader, "a/1", AtLeastOnce);
+            sent(&mut script, reader, kept[1]);
+            sent(&mut script, reader, kept[0]);
+            let broken = if stays { vec![] } else { vec!["retained"] };
+            assert_eq!(breaks(&script), broken);
+        }
     }
 
     #[test]

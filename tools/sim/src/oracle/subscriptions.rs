@@ -1,12 +1,16 @@
 //! A subscription survives its SUBACK, an unsubscription its UNSUBACK, and nothing comes that was
 //! not asked for.
 //!
+//! No more is granted than was asked for, and nothing comes at a higher QoS than that
+//! (MQTT5-3.8.4-8, MQTT311-3.8.4-6).
 //! Allowed: what was published before UNSUBACK may still come (MQTT5-3.10.4-4, MQTT311-3.10.4-3),
 //! and so may what a subscription gave that was not acknowledged.
 
+use zzq_types::QoS;
+
 use super::{Broken, Promise, Subject, miss, missed};
 use crate::history::Received;
-use crate::ledger::{At, Ledger, SessionFacts};
+use crate::ledger::{At, Ledger, SessionFacts, SubFacts};
 
 pub(super) const PROMISE: Promise = Promise {
     name: "subscriptions",
@@ -19,6 +23,15 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
         broken.extend(missed(ledger, id).map(|session| miss(PROMISE, ledger, id, session)));
     }
     for session in &ledger.sessions {
+        for sub in &session.subs {
+            if sub.granted.is_some_and(|granted| granted > sub.options.qos) {
+                let name = ledger.name(session.client);
+                let (asked, granted) = (sub.options.qos, sub.granted);
+                let what =
+                    format!("{name} was granted {granted:?} for {}, asked {asked:?}", sub.filter);
+                broken.push(Broken::new(PROMISE, what, &[Subject::Client(session.client)]));
+            }
+        }
         for (at, _, received) in &session.received {
             if let Err(why) = is_asked_for(ledger, session, *at, received) {
                 let name = ledger.name(session.client);
@@ -52,6 +65,11 @@ fn is_asked_for(
     if held.clone().next().is_none() {
         return Err("to which no subscription was there when it was sent, or later");
     }
+    // An open finding of `doc/simulator.md`: what a group gives on comes at QoS 1 at least.
+    let given_on = |sub: &SubFacts| sub.group().is_some() && received.qos == QoS::AtLeastOnce;
+    if held.clone().all(|sub| sub.options.qos < received.qos && !given_on(sub)) {
+        return Err("at a higher QoS than it was subscribed to");
+    }
     let own = message.client == session.client && !message.is_will && !received.retain;
     if own && held.all(|sub| sub.options.no_local) {
         return Err("which is its own, and it wants none of those");
@@ -61,8 +79,8 @@ fn is_asked_for(
 
 #[cfg(test)]
 mod tests {
-    use zzq_types::QoS::AtLeastOnce;
-    use zzq_types::SubscribeOptions;
+    use zzq_types::QoS::{AtLeastOnce, ExactlyOnce};
+    use zzq_types::{ReasonCode, SubscribeOptions};
 
     use crate::history::Message;
     use crate::ledger::script::{Script, breaks};
@@ -93,6 +111,44 @@ mod tests {
         assert_eq!(breaks(&script), [""; 0]);
         script.receive(reader, after, AtLeastOnce);
         assert_eq!(breaks(&script), ["subscriptions"]);
+    }
+
+    #[test]
+    fn a_grant_above_what_was_asked_for() {
+        for (reason, fits) in [
+            (ReasonCode::Success, true),
+            (ReasonCode::GrantedQoS1, true),
+            (ReasonCode::GrantedQoS2, false),
+        ] {
+            let mut script = Script::new();
+            let reader = script.member();
+            let asked = script.ask(reader, "a/1", SubscribeOptions::with_qos(AtLeastOnce));
+            script.sub_acked(reader, asked, "a/1", reason);
+            assert_eq!(breaks(&script).is_empty(), fits, "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn grants_of_one_filter_may_come_in_any_order() {
+        let mut script = Script::new();
+        let reader = script.member();
+        let asked = [AtLeastOnce, ExactlyOnce]
+            .map(|qos| script.ask(reader, "a/1", SubscribeOptions::with_qos(qos)));
+        script.sub_acked(reader, asked[1], "a/1", ReasonCode::GrantedQoS2);
+        script.sub_acked(reader, asked[0], "a/1", ReasonCode::GrantedQoS1);
+        assert_eq!(breaks(&script), [""; 0]);
+    }
+
+    #[test]
+    fn a_delivery_above_what_was_asked_for() {
+        for (qos, fits) in [(AtLeastOnce, true), (ExactlyOnce, false)] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "a/1", AtLeastOnce);
+            let message = script.publish(writer, "a/1", ExactlyOnce);
+            script.receive(reader, message, qos);
+            assert_eq!(breaks(&script).is_empty(), fits, "{qos:?}");
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
                 tell("a will came of a client that is connected".into(), session);
             }
         }
-        if is_lost && delay == 0 {
+        if is_lost && delay == 0 && !ledger.cut_short {
             for (_, session) in ledger.lasting() {
                 if is_owed(ledger, facts.dialed, session, will) && !has(session, will) {
                     tell("a will never came".into(), session);
@@ -59,14 +59,13 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     }
 }
 
-/// Deliveries that are no repeats.
+/// Deliveries that are no repeats, and that no group has brought.
 fn copies(ledger: &Ledger<'_>, session: &SessionFacts, will: MessageId) -> usize {
-    let topic = &ledger.message(will).topic;
-    let shared = session.subs.iter().filter(|sub| sub.group().is_some() && sub.matches(topic));
     let copies = session.received.iter().filter(|(.., received)| {
         received.message == Some(will) && received.fresh && !received.dup && !received.retain
     });
-    copies.count().saturating_sub(shared.count())
+    let Some(last) = copies.clone().map(|(at, ..)| *at).next_back() else { return 0 };
+    copies.count().saturating_sub(ledger.groups_of(session, will, last).count())
 }
 
 fn first(session: &SessionFacts, will: MessageId) -> Option<At> {
@@ -152,6 +151,27 @@ mod tests {
         assert_eq!(breaks(&script), [""; 0]);
         script.receive(reader, will, AtLeastOnce);
         assert_eq!(breaks(&script), ["wills"]);
+    }
+
+    #[test]
+    fn a_group_brings_a_will_of_its_own_while_its_member_is_in_it() {
+        for (stays, fits) in [(true, true), (false, false)] {
+            let mut script = Script::new();
+            let reader = script.member();
+            script.subscribe(reader, "a/1", AtLeastOnce);
+            script.subscribe(reader, "$share/g/a/1", AtLeastOnce);
+            if !stays {
+                script.unsubscribe(reader, "$share/g/a/1");
+            }
+            let client = script.client();
+            let message = Script::message(client, "a/1", AtLeastOnce);
+            let will = script.history.add_message(Message { is_will: true, ..message });
+            script.connect(client, Hello { will: Some((will, 0)), ..HELLO }, false);
+            script.end(client, Ending::Broken);
+            script.receive(reader, will, AtLeastOnce);
+            script.receive(reader, will, AtLeastOnce);
+            assert_eq!(breaks(&script).is_empty(), fits, "{stays}");
+        }
     }
 
     #[test]

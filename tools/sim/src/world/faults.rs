@@ -141,7 +141,10 @@ impl World {
                 self.node.die(Death::Killed);
                 self.start_at = now + self.chance.within(1, 500);
             }
-            Err(error) => self.note(Event::NotStarted { why: error.to_string() }),
+            Err(error) => {
+                self.starts_no_more = true;
+                self.note(Event::NotStarted { why: error.to_string() });
+            }
         }
     }
 }

@@ -17,6 +17,9 @@ const QUIET_MS: u64 = 700;
 impl World {
     /// Everything heals, then what should be there is asked for; once more after a clean stop.
     pub(super) fn heal(&mut self) {
+        if self.is_broken() {
+            return;
+        }
         self.calm = true;
         self.faults = Faults::NONE;
         self.network.weather = CALM;
@@ -36,44 +39,81 @@ impl World {
         if self.node.broker.is_some() && !self.is_broken() {
             self.stopping = true;
             self.node.stop();
-            while self.node.broker.is_some() && !self.is_broken() {
-                self.step();
-            }
+            self.await_stop();
         }
         self.settle();
         self.verify("verifier-2");
         self.settle();
+        if self.is_broken() {
+            return;
+        }
         let folds = self.node.fold();
         self.note_folds(folds);
         self.note_waits();
     }
 
-    /// Until everybody has been at rest for a while, or patience ends.
+    /// Until nobody has waited or seen anything for a while, and nothing is under way: a PINGREQ
+    /// now and then is no unrest. That it does not come to that is told once: whatever is asked
+    /// for behind it waits for the same.
     fn settle(&mut self) {
-        let end = self.now() + PATIENCE_MS;
-        let mut quiet_since = None;
+        let end = self.now() + if self.is_unsettled { 0 } else { PATIENCE_MS };
+        let (mut seen, mut since) = (self.history.entries.len(), self.now());
         while self.now() < end && !self.is_broken() {
             self.step();
-            if !self.is_at_rest() {
-                quiet_since = None;
-                continue;
-            }
-            let since = *quiet_since.get_or_insert(self.now());
-            if self.now() >= since + QUIET_MS {
+            if self.who_waits().is_some() || self.history.entries.len() > seen {
+                (seen, since) = (self.history.entries.len(), self.now());
+            } else if self.now() >= since + QUIET_MS && self.what_moves().is_none() {
                 return;
             }
         }
+        self.note_unsettled();
     }
 
-    fn is_at_rest(&mut self) -> bool {
-        let Some(broker) = &mut self.node.broker else { return false };
-        let lanes_rest = (0..broker.lanes()).all(|lane| broker.rest(lane) != Rest::Now);
-        lanes_rest
-            && !broker.log().is_read_only()
-            && !self.stopping
-            && self.node.device.in_flight() == 0
-            && self.network.is_idle()
-            && self.clients.iter().all(Client::is_at_rest)
+    /// Until the broker that was told to stop has stopped.
+    fn await_stop(&mut self) {
+        let end = self.now() + PATIENCE_MS;
+        while self.node.broker.is_some() && self.now() < end && !self.is_broken() {
+            self.step();
+        }
+        if self.node.broker.is_some() {
+            self.note_unsettled();
+        }
+    }
+
+    fn note_unsettled(&mut self) {
+        if self.is_broken() || self.is_unsettled {
+            return;
+        }
+        let what = self.who_waits().or_else(|| self.what_moves());
+        let what = what.unwrap_or_else(|| "something happens now and then".into());
+        self.is_unsettled = true;
+        self.note(Event::Unsettled { what });
+    }
+
+    /// Who waits for something.
+    fn who_waits(&self) -> Option<String> {
+        let Some(broker) = &self.node.broker else { return Some("there is no broker".into()) };
+        if self.stopping {
+            return Some("the broker stops".into());
+        }
+        if broker.log().is_read_only() {
+            return Some("the log is read-only".into());
+        }
+        let busy = self.clients.iter().find(|client| !client.is_at_rest())?;
+        let waits = busy.waits_for_what().unwrap_or_default();
+        Some(format!("{} waits for {waits}", self.history.names[usize::from(busy.id().0)]))
+    }
+
+    /// What is under way.
+    fn what_moves(&mut self) -> Option<String> {
+        let broker = self.node.broker.as_mut()?;
+        if let Some(lane) = (0..broker.lanes()).find(|lane| broker.rest(*lane) == Rest::Now) {
+            return Some(format!("lane {lane} takes turns"));
+        }
+        if self.node.device.in_flight() > 0 {
+            return Some("a write is in flight".into());
+        }
+        (!self.network.is_idle()).then(|| "bytes are on their way".into())
     }
 
     /// One message for each topic and QoS, from the first client.
