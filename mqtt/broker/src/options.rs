@@ -74,7 +74,8 @@ pub struct Limits {
     pub receive_maximum: u16,
     /// QoS 1 and 2 messages on their way to one client, also bounded by its Receive Maximum.
     pub max_inflight: u16,
-    /// Topic aliases that a client may define.
+    /// Topic aliases of one connection: those that a client may define, and at most so many that it
+    /// is given if it takes some.
     pub topic_alias_maximum: u16,
     /// Longest keep alive; a client that asks for more, or for none, is told this. Zero: no bound.
     pub max_keep_alive: u16,

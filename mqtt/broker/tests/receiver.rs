@@ -186,3 +186,62 @@ fn the_last_answer_lets_the_next_message_have_its_identifier() {
         client.ping_without_messages();
     });
 }
+
+/// The alias that a message defines or uses, and its topic as it is on the wire.
+fn named(client: &mut Client, payload: &str) -> (Option<u32>, String) {
+    let message = next(client, payload);
+    client.acknowledge(&message);
+    (message.number(0x23), message.topic)
+}
+
+#[test]
+fn topics_go_by_alias_to_a_client_that_takes_some_and_only_on_the_connection_that_defined_it() {
+    //= MQTT5-3.1.2-26, MQTT5-3.1.2-27, MQTT5-3.3.2-11
+    in_both_modes(|broker| {
+        // Topic Alias Maximum 2; two receivers beside it, so that forms of a message are shared.
+        let connect = Connect::persistent(V5, "aliases").properties("22 00 02");
+        let (mut client, _) = connect.open(broker);
+        client.subscribe("#", 1);
+        let mut plain = Client::connect(broker, V5, "plain");
+        plain.subscribe("#", 1);
+        let mut old = Client::connect(broker, V4, "old");
+        old.subscribe("#", 1);
+        let mut publisher = Client::connect(broker, V5, "publisher");
+        let sent = [
+            ("first", 0, Some(1), "first"),
+            ("second", 1, Some(2), "second"),
+            ("third", 1, None, "third"),
+            ("first", 1, Some(1), ""),
+            ("second", 0, Some(2), ""),
+        ];
+        for (topic, qos, alias, on_the_wire) in sent {
+            publisher.say(topic, "p", qos);
+            assert_eq!(named(&mut client, "p"), (alias, on_the_wire.into()));
+            assert_eq!(named(&mut plain, "p"), (None, topic.into()));
+            assert_eq!(named(&mut old, "p"), (None, topic.into()));
+        }
+        client.reset();
+        let (mut client, _) = connect.open(broker);
+        publisher.say("second", "p", 1);
+        assert_eq!(named(&mut client, "p"), (Some(1), "second".into()));
+    });
+}
+
+#[test]
+fn a_message_that_only_an_alias_would_make_too_large_goes_by_its_name() {
+    //= MQTT5-3.1.2-26, MQTT5-3.1.2-25
+    in_both_modes(|broker| {
+        // Maximum Packet Size 20, Topic Alias Maximum 9.
+        let connect = Connect::new(V5, "small").properties("27 00 00 00 14 22 00 09");
+        let (mut client, _) = connect.open(broker);
+        client.subscribe("topic", 0);
+        let mut publisher = Client::connect(broker, V5, "publisher");
+        // 2 + 2 + 5 + 1 bytes and the payload are 20; an alias takes 3 more.
+        publisher.say("topic", "0123456789", 0);
+        assert_eq!(named(&mut client, "0123456789"), (None, "topic".into()));
+        publisher.say("topic", "0123456", 0);
+        assert_eq!(named(&mut client, "0123456"), (Some(1), "topic".into()));
+        publisher.say("topic", "0123456789", 0);
+        assert_eq!(named(&mut client, "0123456789"), (Some(1), String::new()));
+    });
+}

@@ -6,6 +6,7 @@
 //! Does not know: the network, other clients, what the broker should have done.
 
 mod acts;
+mod aliases;
 mod inbox;
 mod input;
 mod memory;
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zzq_codec::{AckKind, Packet};
 
+use self::aliases::Aliases;
 use self::input::Input;
 use self::memory::Memory;
 use crate::chance::Chance;
@@ -55,6 +57,7 @@ pub struct Client {
     next_at: u64,
     memory: Memory,
     input: Input,
+    aliases: Aliases,
     output: Vec<u8>,
     /// Answers that it has not given yet, in their order.
     owed: VecDeque<Owed>,
@@ -112,6 +115,7 @@ impl Client {
             next_at: 0,
             memory: Memory::default(),
             input: Input::default(),
+            aliases: Aliases::default(),
             output: Vec::new(),
             owed: VecDeque::new(),
             requests: BTreeMap::new(),
@@ -201,6 +205,7 @@ impl Client {
 
     fn forget_connection(&mut self) {
         self.input = Input::default();
+        self.aliases = Aliases::default();
         self.output.clear();
         self.owed.clear();
         self.requests.clear();

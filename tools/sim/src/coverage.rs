@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 57] = [
+pub const KINDS: [&str; 58] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -58,6 +58,7 @@ pub const KINDS: [&str; 57] = [
     "refused by quota",
     "expiring message delivered",
     "retained answered",
+    "topic alias delivered",
     "will delivered",
     "fold compared",
     "fold not comparable",

@@ -58,6 +58,8 @@ pub struct ClientPlan {
     pub keeps: Keeps,
     /// QoS 1 and 2 messages it takes at once; MQTT 5 alone.
     pub window: u16,
+    /// Topic aliases that it takes; MQTT 5 alone.
+    pub aliases: u16,
     /// Messages it has under way at most.
     pub under_way: usize,
     /// In seconds.
@@ -108,7 +110,12 @@ impl Plan {
             piece: *chance.pick(&[3, 50, 1 << 16, 1 << 16, 1 << 16]),
         };
         let count = chance.within(3, 6);
-        let clients = (0..count).map(|at| ClientPlan::new(at, is_limited, &mut chance)).collect();
+        let clients = (0..count).map(|at| ClientPlan::new(at, is_limited, &mut chance));
+        let mut clients: Vec<_> = clients.collect();
+        let mut aliases = Chance::new(seed, "aliases");
+        for client in clients.iter_mut().filter(|client| client.version.is_v5()) {
+            client.aliases = *aliases.pick(&[0, 1, 2, 10]);
+        }
         Self {
             lanes: lanes.unwrap_or(drawn),
             group_size: *chance.pick(&[32 * 1024, 64 * 1024]),
@@ -180,6 +187,7 @@ impl ClientPlan {
             version,
             keeps,
             window: *chance.pick(&[1, 3, 20, 1000]),
+            aliases: 0,
             under_way: usize::try_from(chance.within(1, 20)).unwrap_or(1),
             keep_alive: *chance.pick(&[0, 2, 10, 60]),
             weights,

@@ -1,9 +1,16 @@
-//! Topic aliases that a client defined on this connection; they die with it.
+//! Topic aliases of a connection, those that the client defined and those that it was given; they
+//! die with it.
 //!
-//! Assumes: the maximum was announced in CONNACK, which bounds the memory: a topic of at most
-//! 65 535 bytes for each alias.
+//! Assumes: what a client may define was announced in CONNACK, what it may be given is bounded by
+//! the same limit. That bounds the memory: a topic of at most 65 535 bytes for each alias.
 
+use core::num::NonZeroU16;
+
+use rustc_hash::FxHashMap;
 use zzq_types::{ReasonCode, TopicName};
+
+/// A topic of so many bytes is no longer than the property that would stand for it.
+const NO_LONGER: usize = 3;
 
 /// The aliases of one connection, from the client to the server.
 //= MQTT5-3.3.2-7
@@ -47,9 +54,62 @@ impl Aliases {
     }
 }
 
+/// The aliases of one connection, from the server to the client: the topics that went out first
+/// have one as long as there are any, all others go by their name.
+//= MQTT5-3.1.2-26
+//= MQTT5-3.1.2-27
+//= MQTT5-3.3.2-11
+#[derive(Debug)]
+pub(crate) struct Given {
+    maximum: u16,
+    aliases: FxHashMap<Box<str>, NonZeroU16>,
+}
+
+/// How a message names its topic to one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// By its name alone.
+    Name,
+    /// By its name, for which this alias will stand once the message is out.
+    Define(NonZeroU16),
+    /// By this alias alone.
+    Alias(NonZeroU16),
+}
+
+impl Given {
+    /// For a client that takes aliases from 1 to `maximum`; `None` if it takes none.
+    pub(crate) fn new(maximum: u16) -> Option<Box<Self>> {
+        (maximum > 0).then(|| Box::new(Self { maximum, aliases: FxHashMap::default() }))
+    }
+
+    /// How the next message names `topic`.
+    pub(crate) fn naming(&self, topic: TopicName<'_>) -> Naming {
+        let topic = topic.as_str();
+        if topic.len() <= NO_LONGER {
+            return Naming::Name;
+        }
+        if let Some(&alias) = self.aliases.get(topic) {
+            return Naming::Alias(alias);
+        }
+        let next = u16::try_from(self.aliases.len() + 1).ok().and_then(NonZeroU16::new);
+        next.filter(|next| next.get() <= self.maximum).map_or(Naming::Name, Naming::Define)
+    }
+
+    /// A message with that name for `topic` is on its way to the client.
+    pub(crate) fn went_out(&mut self, topic: TopicName<'_>, naming: Naming) {
+        if let Naming::Define(alias) = naming {
+            self.aliases.insert(topic.as_str().into(), alias);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn alias(number: u16) -> NonZeroU16 {
+        NonZeroU16::new(number).unwrap()
+    }
 
     fn topic(text: &str) -> TopicName<'_> {
         TopicName::new(text).unwrap()
@@ -75,5 +135,33 @@ mod tests {
         let aliases = Aliases::new(2);
         assert_eq!(aliases.resolve(1), Err(ReasonCode::ProtocolError));
         assert_eq!(aliases.resolve(3), Err(ReasonCode::TopicAliasInvalid));
+    }
+
+    #[test]
+    fn the_first_topics_that_go_out_are_given_aliases_up_to_the_maximum() {
+        //= MQTT5-3.1.2-26
+        //= MQTT5-3.1.2-27
+        //= MQTT5-3.3.2-11
+        assert!(Given::new(0).is_none());
+        let mut given = Given::new(2).unwrap();
+        let mut send = |name: &str| {
+            let naming = given.naming(topic(name));
+            given.went_out(topic(name), naming);
+            naming
+        };
+        assert_eq!(send("first"), Naming::Define(alias(1)));
+        assert_eq!(send("t"), Naming::Name);
+        assert_eq!(send("second"), Naming::Define(alias(2)));
+        assert_eq!(send("third"), Naming::Name);
+        assert_eq!(send("first"), Naming::Alias(alias(1)));
+        assert_eq!(send("second"), Naming::Alias(alias(2)));
+    }
+
+    #[test]
+    fn an_alias_stands_for_nothing_before_its_message_is_out() {
+        let given = Given::new(2).unwrap();
+        assert_eq!(given.naming(topic("first")), Naming::Define(alias(1)));
+        assert_eq!(given.naming(topic("first")), Naming::Define(alias(1)));
+        assert_eq!(given.naming(topic("other")), Naming::Define(alias(1)));
     }
 }

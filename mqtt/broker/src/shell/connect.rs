@@ -11,7 +11,7 @@ use zzq_lanes::{ConnId, LaneIndex};
 use zzq_types::{Properties, PropertiesBuf, Property, PropertyId, ProtocolVersion, ReasonCode};
 use zzq_wal::disk::Disk;
 
-use super::alias::Aliases;
+use super::alias::{Aliases, Given};
 use super::answers::Answer;
 use super::journal::How;
 use super::link::Phase;
@@ -26,6 +26,8 @@ struct Terms {
     expiry_s: u32,
     window: u16,
     keep_alive: u16,
+    /// Topic aliases that the client may be given.
+    aliases: u16,
     /// Named in CONNACK because they differ from what was asked for.
     tell_expiry: bool,
     tell_keep_alive: bool,
@@ -221,6 +223,7 @@ impl<D: Disk> Shell<D> {
         link.expiry_s = terms.expiry_s;
         link.silence_ms = u64::from(terms.keep_alive) * 1500;
         link.aliases = Aliases::new(limits.topic_alias_maximum);
+        link.given = Given::new(terms.aliases);
         link.inbound_most =
             if connect.version.is_v5() { u32::from(limits.receive_maximum) } else { u32::MAX };
         link.window = terms.window;
@@ -359,9 +362,11 @@ impl Terms {
             u32::MAX
         };
         let mut window = if connect.version.is_v5() { u16::MAX } else { limits.max_inflight };
+        let mut aliases = 0;
         for property in connect.properties {
             match property {
                 Property::SessionExpiry(seconds) => asked = seconds,
+                Property::TopicAliasMaximum(most) => aliases = most,
                 Property::ReceiveMaximum(most) => window = most,
                 _ => {}
             }
@@ -373,6 +378,7 @@ impl Terms {
             expiry_s,
             window: window.min(limits.max_inflight).max(1),
             keep_alive: if bound { limits.max_keep_alive } else { connect.keep_alive },
+            aliases: aliases.min(limits.topic_alias_maximum),
             tell_expiry: expiry_s != asked,
             tell_keep_alive: bound,
         }

@@ -17,7 +17,7 @@ use super::journal::{How, Journal};
 use super::link::Waits;
 use super::live::Made;
 use super::message::Message;
-use super::wire::{Content, Ids, Manner};
+use super::wire::{Content, Ids, Manner, Receiver};
 use super::{Io, Shell};
 use crate::options::DeliverPolicy;
 
@@ -315,8 +315,6 @@ impl<D: Disk> Shell<D> {
         ids: Ids<'_>,
     ) {
         let Some(&conn) = self.up.get(&session) else { return };
-        let Some(link) = self.links.up_mut(conn) else { return };
-        let encoder = link.encoder;
         if content.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms) {
             self.counts.expired += 1;
             return;
@@ -326,7 +324,9 @@ impl<D: Disk> Shell<D> {
             return;
         }
         let manner = Manner { qos: QoS::AtMostOnce, retain, dup: false, id: None, ids };
-        let sent = self.wire.send_one_of_many(io, conn, encoder, content, manner, self.now_ms);
+        let Some(link) = self.links.up_mut(conn) else { return };
+        let to = Receiver::of(conn, link);
+        let sent = self.wire.send_one_of_many(io, to, content, manner, self.now_ms);
         self.counts.sent(sent);
         self.note_clogged(io, conn);
     }

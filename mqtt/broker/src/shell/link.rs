@@ -10,7 +10,7 @@ use zzq_engine::session::{Outbound as Numbers, Queue};
 use zzq_engine::{SessionNumber, SubNumber};
 use zzq_lanes::{ConnId, Millis};
 
-use super::alias::Aliases;
+use super::alias::{Aliases, Given};
 use super::ranges::Ranges;
 
 /// How far a connection is.
@@ -58,7 +58,10 @@ pub(crate) struct Link {
     pub(crate) heard: Millis,
     /// Its input waits here, so nothing can be heard.
     pub(crate) parked: bool,
+    /// Aliases that the client defined.
     pub(crate) aliases: Aliases,
+    /// Aliases that it was given.
+    pub(crate) given: Option<Box<Given>>,
     /// QoS 1 and 2 publishes of the client whose last answer has not left.
     pub(crate) inbound: u32,
     pub(crate) inbound_most: u32,
@@ -120,6 +123,7 @@ impl Link {
             heard: now,
             parked: false,
             aliases: Aliases::default(),
+            given: None,
             inbound: 0,
             inbound_most: u32::MAX,
             window: 0,

@@ -18,7 +18,7 @@ use super::journal::Journal;
 use super::link::{Link, Waits};
 use super::message::{Message, Store};
 use super::packet_out::write_ack;
-use super::wire::{Content, Ids, Manner, Unsent, Wire};
+use super::wire::{Content, Ids, Manner, Receiver, Unsent, Wire};
 use super::{Io, Shell};
 use crate::metrics::Counts;
 
@@ -239,8 +239,8 @@ impl Outlet<'_> {
         let Some(message) = message else { return Some(Stop::Message(waiting.number)) };
         let content = Content { expires_ms, ..message.content() };
         let manner = manner(self.queue, waiting, dup);
-        let encoder = self.link.encoder;
-        let sent = self.wire.send(io, self.conn, encoder, content, manner, self.now_ms);
+        let to = Receiver::of(self.conn, self.link);
+        let sent = self.wire.send(io, to, content, manner, self.now_ms);
         self.counts.sent(sent);
         let out = &mut self.link.out;
         match sent {
@@ -269,8 +269,9 @@ impl Outlet<'_> {
         if waiting.number != number || has_expired || self.is_full(io) {
             return false;
         }
-        let (encoder, manner) = (self.link.encoder, manner(self.queue, waiting, false));
-        let sent = self.wire.send_one_of_many(io, self.conn, encoder, content, manner, self.now_ms);
+        let manner = manner(self.queue, waiting, false);
+        let to = Receiver::of(self.conn, self.link);
+        let sent = self.wire.send_one_of_many(io, to, content, manner, self.now_ms);
         if sent.is_ok() {
             self.counts.sent(sent);
             self.link.out.numbers.sent(&outgoing);

@@ -10,6 +10,8 @@ use zzq_engine::{Decision, SubscriptionIds};
 use zzq_lanes::{ConnId, Handler, LaneIo};
 use zzq_types::{PacketId, Properties, PropertiesBuf, Property, QoS, SubscriptionId, TopicName};
 
+use super::alias::{Given, Naming};
+use super::link::Link;
 use crate::metrics::Counts;
 
 /// From here on a payload for many is shared and not copied.
@@ -61,6 +63,21 @@ pub(crate) struct Manner<'a> {
     /// Above QoS 0.
     pub(crate) id: Option<PacketId>,
     pub(crate) ids: Ids<'a>,
+}
+
+/// Who gets it.
+#[derive(Debug)]
+pub(crate) struct Receiver<'a> {
+    conn: ConnId,
+    encoder: Encoder,
+    given: Option<&'a mut Given>,
+}
+
+impl<'a> Receiver<'a> {
+    /// The client of a link.
+    pub(crate) fn of(conn: ConnId, link: &'a mut Link) -> Self {
+        Self { conn, encoder: link.encoder, given: link.given.as_deref_mut() }
+    }
 }
 
 /// The subscription identifiers that go along.
@@ -152,16 +169,16 @@ impl Wire {
     pub(crate) fn send_one_of_many<H: Handler>(
         &mut self,
         io: &mut LaneIo<'_, H>,
-        conn: ConnId,
-        encoder: Encoder,
+        to: Receiver<'_>,
         content: Content<'_>,
         manner: Manner<'_>,
         now_ms: u64,
     ) -> Result<(), Unsent> {
-        let plain = self.many && manner.ids.is_empty() && !manner.dup;
-        if !plain || (content.expires_ms.is_some() && encoder.version.is_v5()) {
-            return self.send(io, conn, encoder, content, manner, now_ms);
+        let plain = self.many && manner.ids.is_empty() && !manner.dup && to.given.is_none();
+        if !plain || (content.expires_ms.is_some() && to.encoder.version.is_v5()) {
+            return self.send(io, to, content, manner, now_ms);
         }
+        let Receiver { conn, encoder, .. } = to;
         let at = self.form(encoder, content, manner)?;
         let form = &self.forms[at];
         if form.place.total_len > encoder.limits.max_packet as usize {
@@ -223,34 +240,64 @@ impl Wire {
     }
 
     /// Writes a message to its only receiver, or to one that gets a form of its own.
-    //= MQTT5-3.1.2-26
-    //= MQTT5-3.1.2-27
-    //= MQTT5-3.3.2-11
     //= MQTT5-3.3.4-3
     //= MQTT5-3.3.4-4
+    //= MQTT5-3.3.4-5
     pub(crate) fn send<H: Handler>(
+        &mut self,
+        io: &mut LaneIo<'_, H>,
+        to: Receiver<'_>,
+        content: Content<'_>,
+        manner: Manner<'_>,
+        now_ms: u64,
+    ) -> Result<(), Unsent> {
+        let Receiver { conn, encoder, given } = to;
+        self.renew(encoder, &content, now_ms);
+        let Some(given) = given else {
+            return self.send_named(io, conn, encoder, content, manner, Naming::Name);
+        };
+        let naming = given.naming(content.topic);
+        let mut sent = self.send_named(io, conn, encoder, content, manner, naming);
+        if sent.is_ok() {
+            given.went_out(content.topic, naming);
+        } else if naming != Naming::Name && sent == Err(Unsent::TooLarge) {
+            // The alias itself may be what makes it too large.
+            sent = self.send_named(io, conn, encoder, content, manner, Naming::Name);
+        }
+        sent
+    }
+
+    /// Makes the properties that are sent in place of the publisher's, where they differ.
+    fn renew(&mut self, encoder: Encoder, content: &Content<'_>, now_ms: u64) {
+        if let Some(expires_ms) = content.expires_ms
+            && encoder.version.is_v5()
+        {
+            renew_expiry(&mut self.properties, content.properties, expires_ms, now_ms);
+        }
+    }
+
+    fn send_named<H: Handler>(
         &mut self,
         io: &mut LaneIo<'_, H>,
         conn: ConnId,
         encoder: Encoder,
         content: Content<'_>,
         manner: Manner<'_>,
-        now_ms: u64,
+        naming: Naming,
     ) -> Result<(), Unsent> {
         self.extra.clear();
         manner.ids.put(&mut self.extra);
-        let properties = match content.expires_ms {
-            Some(expires_ms) if encoder.version.is_v5() => {
-                renew_expiry(&mut self.properties, content.properties, expires_ms, now_ms);
-                self.properties.as_properties()
-            }
-            _ => content.properties,
-        };
+        if let Naming::Define(alias) | Naming::Alias(alias) = naming {
+            let pushed = self.extra.push(Property::TopicAlias(alias.get()));
+            assert!(pushed.is_ok(), "an integer is never too long");
+        }
+        let renewed = content.expires_ms.is_some() && encoder.version.is_v5();
+        let properties = if renewed { self.properties.as_properties() } else { content.properties };
         let head = PublishHead {
             dup: manner.dup,
             qos: manner.qos,
             retain: manner.retain,
-            topic: Some(content.topic),
+            topic: (!matches!(naming, Naming::Alias(_))).then_some(content.topic),
             properties: &[self.extra.as_properties(), properties],
         };
         let mut output = io.output(conn).ok_or(Unsent::Gone)?;

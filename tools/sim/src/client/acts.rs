@@ -16,17 +16,17 @@ use crate::history::{Conn, Ending, Event, Hello, Message, MessageId};
 use crate::plan::Keeps;
 
 /// Topics are few, so that things collide.
-pub(crate) const TOPICS: [&str; 5] = ["a/1", "a/2", "b/1", "b/2", "c"];
+pub(crate) const TOPICS: [&str; 5] = ["a/1", "a/two", "b/1", "b/two", "city"];
 
 const FILTERS: [&str; 12] = [
     "a/1",
-    "a/2",
+    "a/two",
     "b/1",
     "a/+",
     "+/1",
     "#",
     "b/#",
-    "c",
+    "city",
     "$share/g/a/1",
     "$share/g/a/+",
     "$share/h/#",
@@ -166,6 +166,7 @@ impl Client {
         if hello.version.is_v5() {
             push(&mut properties, Property::SessionExpiry(hello.expiry_s));
             push(&mut properties, Property::ReceiveMaximum(hello.window));
+            push(&mut properties, Property::TopicAliasMaximum(self.plan.aliases));
         }
         let will = hello.will.and_then(|(id, delay)| Some((id, desk.history.message(id)?, delay)));
         let will = will.map(|(id, message, delay)| (payload(id, message), message.clone(), delay));

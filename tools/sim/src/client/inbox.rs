@@ -1,7 +1,7 @@
 //! What a client does about the packets that come.
 
 use zzq_codec::{Ack, AckKind, ConnAck, Decoder, Delivery, Limits, Packet, Publish, SubAck};
-use zzq_types::{PacketId, Property, PropertyId, ProtocolVersion, QoS, ReasonCode, TopicName};
+use zzq_types::{PacketId, Property, PropertyId, ProtocolVersion, QoS, ReasonCode};
 
 use super::memory::UnderWay;
 use super::packets::{message_of, packet_id};
@@ -110,6 +110,13 @@ impl Client {
             desk.note(Event::Unfit { conn, what });
             None
         });
+        if publish.topic.is_none() {
+            desk.coverage.hit("topic alias delivered");
+        }
+        let topic = self.aliases.topic_of(publish, self.plan.aliases).unwrap_or_else(|what| {
+            desk.note(Event::Unfit { conn, what });
+            String::new()
+        });
         let id = publish.delivery.packet_id().map(PacketId::get);
         let exactly = matches!(publish.delivery, Delivery::ExactlyOnce(_));
         let fresh = !exactly || id.is_none_or(|id| !self.memory.open.contains_key(&id));
@@ -119,7 +126,7 @@ impl Client {
         };
         let received = Received {
             message,
-            topic: publish.topic.map_or("", TopicName::as_str).into(),
+            topic,
             qos: publish.delivery.qos(),
             packet_id: id,
             dup: publish.dup,

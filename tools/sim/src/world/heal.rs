@@ -135,6 +135,7 @@ impl World {
             version: ProtocolVersion::V5,
             keeps: Keeps::Never,
             window: 1000,
+            aliases: 0,
             under_way: 1,
             keep_alive: 0,
             weights: [0; 8],

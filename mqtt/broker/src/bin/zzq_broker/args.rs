@@ -72,7 +72,8 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u16).range(1..=32_767))]
     pub(crate) max_inflight: u16,
 
-    /// Topic aliases that one client may define.
+    /// Topic aliases of one connection, each way: those that the client may define, and those that
+    /// it is given if it takes some.
     #[arg(long, value_name = "N", default_value_t = Limits::default().topic_alias_maximum)]
     pub(crate) max_topic_aliases: u16,
 
