@@ -128,6 +128,8 @@ pub enum Event {
     Unsettled { what: String },
     /// Somebody set the wall clock.
     WallSet { by_ms: i64 },
+    /// The broker says that its log takes nothing more.
+    ReadOnly,
     /// From now on nothing goes wrong.
     Healed,
     /// CONNECT was sent.
@@ -190,6 +192,8 @@ pub struct History {
     pub messages: Vec<Message>,
     /// Of the clients, by their numbers.
     pub names: Vec<String>,
+    /// The broker may refuse a message now and take it later: queues are limited, or space ends.
+    pub may_refuse: bool,
     hash: Hash,
 }
 

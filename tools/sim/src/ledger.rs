@@ -59,6 +59,8 @@ pub struct ConnFacts {
     pub left: Option<(At, bool)>,
     /// The broker has died under it.
     pub died: Option<At>,
+    /// The log has failed under it.
+    pub unlogged: Option<At>,
     /// Its session.
     pub session: Option<usize>,
 }

@@ -128,6 +128,12 @@ impl Plan {
             drift: *chance.pick(&[0, 0, 300, -300]),
         }
     }
+
+    /// Whether queues may become full.
+    pub fn is_limited(&self) -> bool {
+        let usual = BrokerOptions::default().limits.max_queued_messages;
+        self.options.limits.max_queued_messages < usual
+    }
 }
 
 impl Faults {

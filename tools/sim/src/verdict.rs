@@ -138,6 +138,7 @@ fn touches(event: &Event) -> Touches {
         | Event::Endless
         | Event::Unsettled { .. }
         | Event::WallSet { .. }
+        | Event::ReadOnly
         | Event::Healed
         | Event::Folded { outcome: Err(_), .. } => {
             Touches { is_broker: true, ..Touches::default() }

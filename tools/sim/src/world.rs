@@ -102,7 +102,9 @@ impl World {
             2 => "lanes 2",
             _ => "lanes 3",
         });
+        let may_refuse = plan.is_limited() || plan.faults.disk_full > 0;
         let mut history = History::default();
+        history.may_refuse = may_refuse;
         let clients = plan.clients.iter().zip(0_u16..).map(|(plan, at)| {
             let name = format!("client-{at}");
             history.names.push(name.clone());

@@ -41,6 +41,7 @@ impl<'h> Ledger<'h> {
     fn take(&mut self, at: At, event: &Event, open: &mut Open) {
         match event {
             Event::Died { .. } => self.died(at),
+            Event::ReadOnly => self.read_only(at),
             Event::Healed => self.healed = Some(at),
             Event::NotStarted { .. } | Event::Endless | Event::Unsettled { .. } => {
                 self.cut_short = true;
@@ -125,6 +126,13 @@ impl<'h> Ledger<'h> {
         }
     }
 
+    /// What is told to the broker from here on is found by no later start.
+    fn read_only(&mut self, at: At) {
+        for facts in self.conns.values_mut().filter(|facts| facts.ended.is_none()) {
+            facts.unlogged.get_or_insert(at);
+        }
+    }
+
     fn dialed(&mut self, at: At, conn: Conn, client: ClientId, hello: Hello, open: &mut Open) {
         let facts = ConnFacts {
             client,
@@ -135,6 +143,7 @@ impl<'h> Ledger<'h> {
             ended: None,
             left: None,
             died: None,
+            unlogged: None,
             session: None,
         };
         self.conns.insert(conn, facts);

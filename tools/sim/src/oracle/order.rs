@@ -3,7 +3,8 @@
 //! Allowed: repeats (MQTT-4.6.0-1: the first of each counts), any order through shared groups
 //! (MQTT5-4.6.0-5 speaks of subscriptions that are not shared), retained messages and wills, which
 //! nobody sent in between; a message that was sent again, if its first copy may have expired on its
-//! way (MQTT5-3.3.2-5) or came before the subscription.
+//! way (MQTT5-3.3.2-5), may have been refused by an answer that was lost, came before the subscription
+//! or with RETAIN.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +28,14 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
             let Some(id) = received.message else { continue };
             let message = ledger.message(id);
             let by_group = ledger.groups_of(session, id, *at).next().is_some();
-            if received.retain || message.is_will || by_group {
+            if message.is_will || by_group {
+                continue;
+            }
+            if received.retain {
+                // Of one that was sent again it may be the first copy as it was published.
+                if was_sent_again(ledger, id) {
+                    seen.insert((id, received.qos));
+                }
                 continue;
             }
             if !seen.insert((id, received.qos)) {
@@ -57,18 +65,32 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     }
 }
 
+fn was_sent_again(ledger: &Ledger<'_>, id: MessageId) -> bool {
+    let facts = ledger.facts(id);
+    facts.sent != facts.sent_last
+}
+
+/// Its publisher speaks MQTT 5, of which alone a message is refused and the next one taken.
+fn may_have_been_refused(ledger: &Ledger<'_>, id: MessageId) -> bool {
+    let conn = ledger.facts(id).conn.and_then(|conn| ledger.conns.get(&conn));
+    ledger.history.may_refuse && conn.is_some_and(|conn| conn.hello.version.is_v5())
+}
+
 /// The copy that came may be a later one than that which kept the order.
 fn may_lack_a_copy(ledger: &Ledger<'_>, session: &SessionFacts, id: MessageId) -> bool {
     let (message, facts) = (ledger.message(id), ledger.facts(id));
-    let Some(sent) = facts.sent.filter(|_| facts.sent != facts.sent_last) else { return false };
+    let Some(sent) = facts.sent.filter(|_| was_sent_again(ledger, id)) else { return false };
     let mut subs = session.subs.iter().filter(|sub| sub.matches(&message.topic));
-    message.expiry_s.is_some() || !subs.any(|sub| sub.holds(sent, sent))
+    message.expiry_s.is_some()
+        || may_have_been_refused(ledger, id)
+        || !subs.any(|sub| sub.holds(sent, sent))
 }
 
 #[cfg(test)]
 mod tests {
     use zzq_types::QoS::AtLeastOnce;
 
+    use crate::history::{ClientId, Event, MessageId};
     use crate::ledger::script::{Script, breaks};
 
     #[test]
@@ -84,6 +106,45 @@ mod tests {
                 script.receive(reader, sent[at], AtLeastOnce);
             }
             assert_eq!(breaks(&script) == ["order"], is_broken, "{order:?}");
+        }
+    }
+
+    fn again(script: &mut Script, writer: ClientId, message: MessageId) {
+        let conn = script.conn(writer);
+        script.note(Event::Published { conn, message, packet_id: Some(1), dup: true });
+    }
+
+    #[test]
+    fn a_first_copy_that_came_with_retain_keeps_the_order() {
+        for is_repeated in [true, false] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "a/1", AtLeastOnce);
+            let sent = [(); 2].map(|()| script.publish(writer, "a/1", AtLeastOnce));
+            if is_repeated {
+                again(&mut script, writer, sent[0]);
+            }
+            let mut retained = script.received(sent[0], AtLeastOnce);
+            retained.retain = true;
+            script.take(reader, retained);
+            script.receive(reader, sent[1], AtLeastOnce);
+            script.receive(reader, sent[0], AtLeastOnce);
+            assert_eq!(breaks(&script) != ["order"], is_repeated);
+        }
+    }
+
+    #[test]
+    fn a_message_that_may_have_been_refused_comes_in_the_order_of_its_second_copy() {
+        for may_refuse in [true, false] {
+            let mut script = Script::new();
+            script.history.may_refuse = may_refuse;
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "a/1", AtLeastOnce);
+            let sent = [(); 2].map(|()| script.publish(writer, "a/1", AtLeastOnce));
+            again(&mut script, writer, sent[0]);
+            script.receive(reader, sent[1], AtLeastOnce);
+            script.receive(reader, sent[0], AtLeastOnce);
+            assert_eq!(breaks(&script) != ["order"], may_refuse);
         }
     }
 

@@ -2,7 +2,8 @@
 //! order.
 //!
 //! Allowed: a will of a connection with a short keep alive may come at any time, since the network
-//! may have been slow. A delayed will is not asked for: the session may have gone on.
+//! may have been slow, and one that was taken back on a log that has failed: who reads that log at
+//! the next start finds the will alone. A delayed will is not asked for: the session may have gone on.
 
 use zzq_types::QoS;
 
@@ -84,6 +85,7 @@ fn was_taken_back(ledger: &Ledger<'_>, facts: &ConnFacts) -> bool {
     };
     let in_doubt = facts.cut.is_some_and(|cut| cut < ended)
         || facts.died.is_some_and(|died| died < ended)
+        || facts.unlogged.is_some()
         || is_hasty(facts);
     let stops = ledger.deaths.iter().any(|death| {
         let at = ledger.ms(*death);
@@ -190,5 +192,16 @@ mod tests {
         assert_eq!(breaks(&script), [""; 0]);
         script.receive(reader, will, AtLeastOnce);
         assert_eq!(breaks(&script), ["wills"]);
+    }
+
+    #[test]
+    fn a_will_that_was_taken_back_on_a_log_that_has_failed() {
+        let (mut script, reader, client, will) = with_will();
+        let conn = script.conn(client);
+        script.note(Event::Left { conn, keeps_will: false });
+        script.note(Event::ReadOnly);
+        script.end(client, Ending::Closed);
+        script.receive(reader, will, AtLeastOnce);
+        assert_eq!(breaks(&script), [""; 0]);
     }
 }

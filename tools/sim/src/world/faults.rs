@@ -102,6 +102,7 @@ impl World {
         if read_only && !self.told_read_only && self.dies_in.is_none() {
             // Whoever runs the broker sees it and starts it again.
             self.told_read_only = true;
+            self.note(Event::ReadOnly);
             self.coverage.hit("log read-only");
             self.dies_in = Some((self.chance.within(1, 2000), Death::Killed));
         }
