@@ -3,12 +3,10 @@
 //! Allowed: repeats (MQTT-4.6.0-1: the first of each counts), any order through shared groups
 //! (MQTT5-4.6.0-5 speaks of subscriptions that are not shared), retained messages and wills, which
 //! nobody sent in between; a message that was sent again, if its first copy may have expired on its
-//! way (MQTT5-3.3.2-5), may have been refused by an answer that was lost, came before the subscription
-//! or with RETAIN.
+//! way (MQTT5-3.3.2-5), may have been refused by an answer that was lost, came before the
+//! subscription or with RETAIN.
 
 use std::collections::{BTreeMap, BTreeSet};
-
-use zzq_types::QoS;
 
 use super::{Broken, Promise, Subject};
 use crate::history::MessageId;
@@ -39,10 +37,6 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
                 continue;
             }
             if !seen.insert((id, received.qos)) {
-                continue;
-            }
-            // An open finding of `doc/simulator.md`: a retained message at QoS 0 is overtaken.
-            if message.qos == QoS::AtMostOnce && message.retain {
                 continue;
             }
             let key = (message.client, &message.topic, message.qos, received.qos);

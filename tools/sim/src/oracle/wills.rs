@@ -3,7 +3,8 @@
 //!
 //! Allowed: a will of a connection with a short keep alive may come at any time, since the network
 //! may have been slow, and one that was taken back on a log that has failed: who reads that log at
-//! the next start finds the will alone. A delayed will is not asked for: the session may have gone on.
+//! the next start finds the will alone. A delayed will is not asked for: the session may have gone
+//! on.
 
 use zzq_types::QoS;
 
