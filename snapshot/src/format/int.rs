@@ -1,0 +1,67 @@
+//! Integers of up to 32 bits in LEB128, in their shortest form: lengths within nodes.
+
+/// The longest form.
+const LEN_MAX: usize = 5;
+
+/// Appends one.
+pub(crate) fn put(out: &mut Vec<u8>, value: u32) {
+    let mut left = value;
+    while left >= 0x80 {
+        out.push(left.to_le_bytes()[0] | 0x80);
+        left >>= 7;
+    }
+    out.push(left.to_le_bytes()[0]);
+}
+
+/// How many bytes [`put`] appends.
+pub(crate) const fn len(value: u32) -> usize {
+    match value {
+        0..0x80 => 1,
+        0x80..0x4000 => 2,
+        0x4000..0x20_0000 => 3,
+        0x20_0000..0x1000_0000 => 4,
+        _ => LEN_MAX,
+    }
+}
+
+/// Takes one from the front of `bytes`; `None` if there is none in its shortest form.
+pub(crate) fn take(bytes: &mut &[u8]) -> Option<u32> {
+    let mut value = 0_u64;
+    for (at, &byte) in bytes.iter().take(LEN_MAX).enumerate() {
+        value |= u64::from(byte & 0x7F) << (7 * at);
+        if byte < 0x80 {
+            *bytes = &bytes[at + 1..];
+            return u32::try_from(value).ok().filter(|_| at == 0 || byte > 0);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_edge_has_one_form_and_is_read_back() {
+        for bits in 0..=32 {
+            let edge = 1_u64 << bits;
+            for value in
+                [edge - 1, edge, edge + 1].into_iter().filter_map(|n| u32::try_from(n).ok())
+            {
+                let mut bytes = Vec::new();
+                put(&mut bytes, value);
+                assert_eq!(bytes.len(), len(value), "{value}");
+                let mut rest = &bytes[..];
+                assert_eq!((take(&mut rest), rest.len()), (Some(value), 0));
+                assert_eq!(take(&mut &bytes[..bytes.len() - 1]), None, "{value} cut short");
+            }
+        }
+    }
+
+    #[test]
+    fn longer_forms_and_greater_values_are_none() {
+        for bytes in [&[0x80, 0][..], &[0xFF, 0xFF, 0xFF, 0xFF, 0x10], &[0x80; 6], &[]] {
+            assert_eq!(take(&mut &*bytes), None, "{bytes:?}");
+        }
+    }
+}
