@@ -6,9 +6,11 @@
 //! leaves no trace. `doc/records.md` draws every byte.
 
 mod read;
+mod references;
 mod sections;
 #[cfg(test)]
 mod tests;
+mod touched;
 mod write;
 
 use zzq_types::Lsn;
@@ -16,7 +18,9 @@ use zzq_types::Lsn;
 use crate::wire::{Reader, RecordError, put};
 
 pub use read::{ImageError, Loader};
+pub use references::references;
 pub use sections::Sections;
+pub use touched::Touched;
 pub use write::write;
 
 /// A part of an image; in an image they stand in this order.

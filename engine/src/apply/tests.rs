@@ -2,6 +2,7 @@
 
 mod fold;
 mod groups;
+mod merge;
 mod messages;
 mod sessions;
 mod wills;

@@ -89,17 +89,17 @@ impl Loader {
             }
             Section::Inbound => self.inbound(session_of(&mut of)?, value)?,
             Section::Queues => {
-                let session = session_of(&mut of)?;
-                self.queue(session, u64::from_be_bytes(array(&mut of)?), value)?;
+                let (session, first) = key_of(&mut of)?;
+                self.queue(session, first, value)?;
             }
             Section::Wills => {
-                let session = session_of(&mut of)?;
-                self.will(session, Lsn::new(u64::from_be_bytes(array(&mut of)?)), value)?;
+                let (session, lsn) = key_of(&mut of)?;
+                self.will(session, Lsn::new(lsn), value)?;
             }
             Section::Ended => self.ended(session_of(&mut of)?, value)?,
             Section::Orphans => {
-                let session = session_of(&mut of)?;
-                self.orphan(session, u64::from_be_bytes(array(&mut of)?), value)?;
+                let (session, number) = key_of(&mut of)?;
+                self.orphan(session, number, value)?;
             }
             Section::Retained => self.retained(of.rest(), value)?,
             Section::Facts => self.fact(of.byte()?, of.rest(), value),
@@ -114,24 +114,9 @@ impl Loader {
         Ok(())
     }
 
-    fn session(&mut self, number: SessionNumber, mut value: Reader<'_>) -> Result<(), RecordError> {
-        let flags = value.flags(UP | HAS_WILL | WILL_DUE)?;
-        let client = value.text()?;
-        let expiry_s = value.int32()?;
-        let mut session = Session::new(number, Arc::from(client), expiry_s, value.int16()?);
-        session.next_sub = SubNumber::new(value.int32()?);
-        let mut mark = || value.int().and_then(|n| within(n, QueueNumber::MAX.get()));
-        let (last, dup_through, doubtful) = (mark()?, mark()?, mark()?);
-        session.queue = Queue::with_marks(last, dup_through, doubtful, Lsn::new(value.int()?));
-        if flags & UP == 0 {
-            session.link = Link::Down { since_ms: value.int()? };
-        }
-        if flags & HAS_WILL != 0 {
-            let (lsn, delay_s) = (Lsn::new(value.int()?), value.int32()?);
-            let due_ms = if flags & WILL_DUE == 0 { None } else { Some(value.int()?) };
-            session.will = Some(Will { lsn, delay_s, due_ms });
-        }
-        value.end()?;
+    fn session(&mut self, number: SessionNumber, value: Reader<'_>) -> Result<(), RecordError> {
+        let session = read_session(number, value)?;
+        let client = session.client();
         if self.state.owns_session(client) {
             if self.state.clients.contains_key(client) {
                 return Err(RecordError::Value("second session of a client"));
@@ -185,20 +170,17 @@ impl Loader {
         &mut self,
         session: SessionNumber,
         first: u64,
-        mut value: Reader<'_>,
+        value: Reader<'_>,
     ) -> Result<(), RecordError> {
-        let mut number = within(first, QueueNumber::MAX.get())?;
-        let mut lsn = 0;
-        let mut good = true;
         self.state
             .change(session, |session, _| {
-                while !value.is_empty() {
-                    number = number.saturating_add(value.int()?);
-                    let (waiting, late, extra) = waiting(&mut value, number, lsn)?;
-                    lsn = waiting.lsn.get();
-                    good &= session.queue.restore(&waiting, late, extra);
-                }
-                if good { Ok(()) } else { Err(RecordError::Value("message of a queue")) }
+                each_waiting(first, value, |waiting, late, extra| {
+                    if session.queue.restore(&waiting, late, extra) {
+                        Ok(())
+                    } else {
+                        Err(RecordError::Value("message of a queue"))
+                    }
+                })
             })
             .unwrap_or(Ok(()))
     }
@@ -238,31 +220,23 @@ impl Loader {
         &mut self,
         session: SessionNumber,
         number: u64,
-        mut value: Reader<'_>,
+        value: Reader<'_>,
     ) -> Result<(), RecordError> {
-        let flags = value.flags(3 | HAS_EXPIRY)?;
-        let qos = QoS::from_bits(flags & 3).ok_or(RecordError::Value("QoS"))?;
-        let (lsn, size) = (Lsn::new(value.int()?), value.int32()?);
-        let pick = SubNumber::new(value.int32()?);
-        let expires_ms = if flags & HAS_EXPIRY == 0 { None } else { Some(value.int()?) };
-        value.end()?;
+        let orphan = read_orphan(value)?;
         if let Some(ended) = self.state.ended.get_mut(&session) {
-            ended.orphans.insert(number, OrphanMessage { lsn, pick, qos, size, expires_ms });
+            ended.orphans.insert(number, orphan);
         }
         Ok(())
     }
 
-    fn retained(&mut self, topic: &[u8], mut value: Reader<'_>) -> Result<(), RecordError> {
+    fn retained(&mut self, topic: &[u8], value: Reader<'_>) -> Result<(), RecordError> {
         let topic = core::str::from_utf8(topic).map_err(|_| RecordError::Text)?;
         let topic = TopicName::new(topic).map_err(|_| RecordError::Value("topic"))?;
-        let flags = value.flags(3 | HAS_EXPIRY)?;
-        let qos = QoS::from_bits(flags & 3).ok_or(RecordError::Value("QoS"))?;
-        let (lsn, time_ms, size) = (Lsn::new(value.int()?), value.int()?, value.int32()?);
-        let expiry = if flags & HAS_EXPIRY == 0 { None } else { Some(value.int32()?) };
+        let retained = read_retained(value)?;
         if self.state.owns_topic(topic.as_str()) {
-            self.state.set_retained(topic, Retained { lsn, time_ms, expiry, qos, size });
+            self.state.set_retained(topic, retained);
         }
-        value.end()
+        Ok(())
     }
 
     fn fact(&mut self, kind: u8, key: &[u8], mut value: Reader<'_>) {
@@ -270,6 +244,86 @@ impl Loader {
             self.state.facts.set(kind, key.to_vec(), value.rest());
         }
     }
+}
+
+/// A session as its entry has it, without what stands in other sections.
+pub(super) fn read_session(
+    number: SessionNumber,
+    mut value: Reader<'_>,
+) -> Result<Session, RecordError> {
+    let flags = value.flags(UP | HAS_WILL | WILL_DUE)?;
+    let client = value.text()?;
+    let expiry_s = value.int32()?;
+    let mut session = Session::new(number, Arc::from(client), expiry_s, value.int16()?);
+    session.next_sub = SubNumber::new(value.int32()?);
+    let mut mark = || value.int().and_then(|n| within(n, QueueNumber::MAX.get()));
+    let (last, dup_through, doubtful) = (mark()?, mark()?, mark()?);
+    session.queue = Queue::with_marks(last, dup_through, doubtful, Lsn::new(value.int()?));
+    if flags & UP == 0 {
+        session.link = Link::Down { since_ms: value.int()? };
+    }
+    if flags & HAS_WILL != 0 {
+        let (lsn, delay_s) = (Lsn::new(value.int()?), value.int32()?);
+        let due_ms = if flags & WILL_DUE == 0 { None } else { Some(value.int()?) };
+        session.will = Some(Will { lsn, delay_s, due_ms });
+    }
+    value.end()?;
+    Ok(session)
+}
+
+/// What can be told of a session at a glance.
+pub(super) struct Glance<'a> {
+    pub(super) is_up: bool,
+    pub(super) client: &'a str,
+    pub(super) expiry_s: u32,
+}
+
+/// The beginning of a session's entry.
+pub(super) fn glance<'a>(
+    key: &[u8],
+    value: &'a [u8],
+) -> Result<(SessionNumber, Glance<'a>), RecordError> {
+    let number = session_of(&mut Reader::new(key))?;
+    let mut value = Reader::new(value);
+    let is_up = value.flags(UP | HAS_WILL | WILL_DUE)? & UP != 0;
+    Ok((number, Glance { is_up, client: value.text()?, expiry_s: value.int32()? }))
+}
+
+/// The open messages of a block of a queue, in their order, each with whether a late decision
+/// brought it.
+pub(super) fn each_waiting(
+    first: u64,
+    mut value: Reader<'_>,
+    mut each: impl FnMut(Waiting, bool, Option<Extra>) -> Result<(), RecordError>,
+) -> Result<(), RecordError> {
+    let mut number = within(first, QueueNumber::MAX.get())?;
+    let mut lsn = 0;
+    while !value.is_empty() {
+        number = number.saturating_add(value.int()?);
+        let (waiting, late, extra) = waiting(&mut value, number, lsn)?;
+        lsn = waiting.lsn.get();
+        each(waiting, late, extra)?;
+    }
+    Ok(())
+}
+
+pub(super) fn read_orphan(mut value: Reader<'_>) -> Result<OrphanMessage, RecordError> {
+    let flags = value.flags(3 | HAS_EXPIRY)?;
+    let qos = QoS::from_bits(flags & 3).ok_or(RecordError::Value("QoS"))?;
+    let (lsn, size) = (Lsn::new(value.int()?), value.int32()?);
+    let pick = SubNumber::new(value.int32()?);
+    let expires_ms = if flags & HAS_EXPIRY == 0 { None } else { Some(value.int()?) };
+    value.end()?;
+    Ok(OrphanMessage { lsn, pick, qos, size, expires_ms })
+}
+
+pub(super) fn read_retained(mut value: Reader<'_>) -> Result<Retained, RecordError> {
+    let flags = value.flags(3 | HAS_EXPIRY)?;
+    let qos = QoS::from_bits(flags & 3).ok_or(RecordError::Value("QoS"))?;
+    let (lsn, time_ms, size) = (Lsn::new(value.int()?), value.int()?, value.int32()?);
+    let expiry = if flags & HAS_EXPIRY == 0 { None } else { Some(value.int32()?) };
+    value.end()?;
+    Ok(Retained { lsn, time_ms, expiry, qos, size })
 }
 
 fn waiting(
@@ -296,7 +350,12 @@ fn waiting(
     Ok((waiting, has(LATE), (flags & (PICK | IDS | EXPIRES) != 0).then_some(extra)))
 }
 
-fn session_of(key: &mut Reader<'_>) -> Result<SessionNumber, RecordError> {
+/// A key of a session and a number.
+pub(super) fn key_of(key: &mut Reader<'_>) -> Result<(SessionNumber, u64), RecordError> {
+    Ok((session_of(key)?, u64::from_be_bytes(array(key)?)))
+}
+
+pub(super) fn session_of(key: &mut Reader<'_>) -> Result<SessionNumber, RecordError> {
     let number = SessionNumber::new(u64::from_be_bytes(array(key)?));
     number.ok_or(RecordError::Value("session number"))
 }

@@ -88,7 +88,7 @@ impl Sections {
         loader.finish()
     }
 
-    fn push(&mut self, section: Section, key: &[u8], value: &[u8]) {
+    pub(crate) fn push(&mut self, section: Section, key: &[u8], value: &[u8]) {
         let bytes = self.0.entry(section).or_default();
         put_bytes(bytes, key);
         put_bytes(bytes, value);
