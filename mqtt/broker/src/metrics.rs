@@ -30,11 +30,20 @@ macro_rules! counters {
     };
 }
 
+impl Counts {
+    /// Messages dropped so far, for whatever reason.
+    pub const fn dropped(&self) -> u64 {
+        self.dropped_slow + self.dropped_large + self.expired
+    }
+}
+
 counters! {
     /// Connections that are open now.
     connections,
     /// Connections accepted so far.
     accepted,
+    /// Clients let in so far: CONNECTs whose CONNACK says so.
+    connects,
     /// CONNECTs refused so far.
     refused,
     /// Connections closed for a fault of the peer.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::load::Loads;
 use crate::metrics::Counts;
 
 /// What the broker as a whole knows at one moment.
@@ -12,6 +13,9 @@ use crate::metrics::Counts;
 pub(crate) struct Status {
     pub(crate) uptime: Duration,
     pub(crate) counts: Counts,
+    /// Most clients connected at a time, of those times at which the topics were renewed.
+    pub(crate) clients_most: u64,
+    pub(crate) loads: Loads,
     /// Offsets of the log, with a data directory.
     pub(crate) store: Option<StoreStatus>,
 }
@@ -39,6 +43,7 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         ("clients/disconnected", counts.sessions.saturating_sub(counts.clients)),
         ("clients/inactive", counts.sessions.saturating_sub(counts.clients)),
         ("clients/total", counts.sessions),
+        ("clients/maximum", status.clients_most),
         ("connections/open", counts.connections),
         ("connections/accepted", counts.accepted),
         ("connections/refused", counts.refused),
@@ -52,13 +57,16 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         ("bytes/sent", counts.bytes_out),
         ("publish/messages/received", counts.publishes_in),
         ("publish/messages/sent", counts.publishes_out),
-        ("publish/messages/dropped", counts.dropped_slow + counts.dropped_large + counts.expired),
+        ("publish/messages/dropped", counts.dropped()),
         ("publish/messages/expired", counts.expired),
         ("publish/messages/refused", counts.refused_quota),
     ];
     for (name, value) in numbers {
         visit(&format!("$SYS/broker/{name}"), &value.to_string());
     }
+    status.loads.each(|name, value| {
+        visit(&format!("$SYS/broker/load/{name}"), &format!("{value:.2}"));
+    });
     if let Some(store) = &status.store {
         visit("$SYS/broker/store/state", if store.writable { "writable" } else { "read-only" });
         visit("$SYS/broker/store/offset/durable", &store.durable.to_string());
@@ -76,7 +84,13 @@ mod tests {
     #[test]
     fn all_topics_are_names_below_sys_and_stand_once() {
         let store = Some(StoreStatus { durable: 7, appended: 9, writable: true });
-        let status = Status { uptime: Duration::from_secs(61), counts: Counts::default(), store };
+        let status = Status {
+            uptime: Duration::from_secs(61),
+            counts: Counts::default(),
+            clients_most: 0,
+            loads: Loads::default(),
+            store,
+        };
         let mut seen = Vec::new();
         topics(&status, &mut |topic, value| {
             assert!(TopicName::new(topic).is_ok_and(TopicName::is_dollar), "{topic}");
@@ -84,6 +98,8 @@ mod tests {
             seen.push((topic.to_owned(), value.to_owned()));
         });
         assert!(seen.contains(&("$SYS/broker/uptime".into(), "61 seconds".into())));
+        let load = "$SYS/broker/load/messages/received/1min";
+        assert!(seen.contains(&(load.into(), "0.00".into())));
         assert!(seen.contains(&("$SYS/broker/store/offset/durable".into(), "7".into())));
         let mut names: Vec<_> = seen.iter().map(|(topic, _)| topic).collect();
         names.sort();

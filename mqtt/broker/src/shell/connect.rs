@@ -251,6 +251,7 @@ impl<D: Disk> Shell<D> {
         let logged = self.is_logged(link.expiry_s, link.has_will);
         let Some(link) = self.links.get_mut(conn) else { return };
         let Some(session) = link.session else { return };
+        self.counts.connects += 1;
         link.phase = Phase::Up;
         link.logged = logged;
         let ack = std::mem::take(&mut link.conn_ack);

@@ -65,6 +65,7 @@ use self::links::Links;
 use self::live::Live;
 use self::message::Store;
 use self::retained::{Granting, Query, SubAcks};
+use self::sys_topics::Renewal;
 use self::wire::Wire;
 use crate::clock::Clock;
 use crate::fetch::FetchSeat;
@@ -169,7 +170,7 @@ pub(crate) struct Shell<D: Disk> {
     counts: Counts,
     /// When timers of the state were last looked at, and are to be next.
     due_ms: u64,
-    sys_due: Millis,
+    sys: Renewal,
     stopping: bool,
     /// A record was not taken because the log had no room.
     wants_room: bool,
@@ -246,7 +247,7 @@ impl<D: Disk> Shell<D> {
             random: seed.random,
             counts: Counts::default(),
             due_ms: 0,
-            sys_due: Millis::default(),
+            sys: Renewal::default(),
             stopping: false,
             wants_room: false,
             told_read_only: false,
@@ -318,7 +319,7 @@ impl<D: Disk> Handler for Shell<D> {
 
     fn started(&mut self, io: &mut Io<'_, D>) {
         self.tick();
-        self.sys_due = io.now();
+        self.sys.due = io.now();
         // The record of this start is there: it ends what was up before, nothing that comes now.
         self.follow(io);
     }
@@ -476,7 +477,7 @@ impl<D: Disk> Shell<D> {
         let log = again.map(wait);
         let due = (self.due_ms != u64::MAX).then(|| wait(self.due_ms));
         let sys = (self.lane.0 == 0 && !self.shared.options.sys_interval.is_zero())
-            .then_some(self.sys_due);
+            .then_some(self.sys.due);
         [log, due, sys].into_iter().flatten().min()
     }
 

@@ -2,23 +2,36 @@
 //!
 //! They are messages of no log and of no retained store: what they say is true now or not at all.
 
+use std::time::Duration;
+
 use zzq_engine::Publication;
+use zzq_lanes::Millis;
 use zzq_types::{Properties, QoS, TopicName};
 use zzq_wal::disk::Disk;
 
 use super::wire::Content;
 use super::{Io, Shell};
+use crate::load::Loads;
 use crate::metrics;
 use crate::sys::{self, Status, StoreStatus};
+
+/// When the values are renewed, and what is remembered from one time to the next.
+#[derive(Debug, Default)]
+pub(super) struct Renewal {
+    pub(super) due: Millis,
+    uptime: Duration,
+    loads: Loads,
+    clients_most: u64,
+}
 
 impl<D: Disk> Shell<D> {
     /// Renews the values when it is time; only on the first lane.
     pub(super) fn renew_sys(&mut self, io: &mut Io<'_, D>) {
         let interval = self.shared.options.sys_interval;
-        if self.lane.0 != 0 || interval.is_zero() || io.now() < self.sys_due || self.stopping {
+        if self.lane.0 != 0 || interval.is_zero() || io.now() < self.sys.due || self.stopping {
             return;
         }
-        self.sys_due = io.now() + interval;
+        self.sys.due = io.now() + interval;
         self.publish_counts(io);
         let store = self.journal.marks().map(|(durable, appended)| StoreStatus {
             durable: durable.get(),
@@ -26,7 +39,13 @@ impl<D: Disk> Shell<D> {
             writable: !self.journal.is_read_only(),
         });
         let counts = metrics::total(&self.shared.metrics);
-        let status = Status { uptime: self.shared.started.elapsed(), counts, store };
+        let uptime = self.shared.started.elapsed();
+        let passed = uptime.saturating_sub(self.sys.uptime);
+        self.sys.uptime = uptime;
+        self.sys.loads.renew(&counts, passed);
+        self.sys.clients_most = self.sys.clients_most.max(counts.clients);
+        let Renewal { loads, clients_most, .. } = self.sys;
+        let status = Status { uptime, counts, clients_most, loads, store };
         let mut values = Vec::new();
         sys::topics(&status, &mut |topic, value| values.push((topic.to_owned(), value.to_owned())));
         for (topic, value) in &values {

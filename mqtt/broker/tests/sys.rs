@@ -1,0 +1,48 @@
+//! `$SYS` over real sockets: the names that tools read, retained values at once and fresh ones as
+//! they are renewed.
+
+mod support;
+
+use Version::V5;
+use support::{Broker, Client, Version};
+
+/// Reads until `topic` says something that is as wanted; what it said.
+fn wait_for(client: &mut Client, topic: &str, wanted: impl Fn(&str) -> bool) -> String {
+    loop {
+        let message = client.expect_message();
+        let value = message.payload_text();
+        if message.topic == topic && wanted(value) {
+            return value.to_owned();
+        }
+    }
+}
+
+#[test]
+fn tools_find_mosquittos_names_and_their_values_move() {
+    let broker = Broker::start(true, &["--sys-interval", "50ms"]);
+    let mut watcher = Client::connect(&broker, V5, "watcher");
+    watcher.subscribe("$SYS/broker/#", 0);
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    publisher.say("t", "one", 1);
+    let counted = |value: &str| value.parse::<f64>().is_ok_and(|value| value > 0.0);
+    for topic in ["load/publish/received/1min", "load/messages/sent/15min", "load/connections/5min"]
+    {
+        wait_for(&mut watcher, &format!("$SYS/broker/{topic}"), counted);
+    }
+    let most = |value: &str| value == "2";
+    wait_for(&mut watcher, "$SYS/broker/clients/maximum", most);
+    wait_for(&mut watcher, "$SYS/broker/publish/messages/received", |value| value == "1");
+    wait_for(&mut watcher, "$SYS/broker/store/state", |value| value == "writable");
+    publisher.disconnect();
+    wait_for(&mut watcher, "$SYS/broker/clients/connected", |value| value == "1");
+    wait_for(&mut watcher, "$SYS/broker/clients/maximum", most);
+}
+
+#[test]
+fn a_new_subscription_gets_the_present_values_marked_as_retained() {
+    let broker = Broker::start(false, &["--sys-interval", "1h"]);
+    let mut watcher = Client::connect(&broker, V5, "watcher");
+    watcher.subscribe("$SYS/broker/version", 0);
+    let message = watcher.expect_message();
+    assert!(message.retain && message.payload_text().starts_with("zzq version"));
+}
