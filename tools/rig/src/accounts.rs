@@ -42,6 +42,9 @@ pub struct Accounts {
     receivers: Vec<Held>,
     /// For each audience, what it has of each publisher.
     got: Vec<Vec<Runs>>,
+    /// For each audience, what each publisher had sent when the first of it was subscribed: only
+    /// what came behind that is owed.
+    since: Vec<Option<Vec<u64>>>,
     broken: Vec<Broken>,
 }
 
@@ -81,6 +84,7 @@ impl Default for Accounts {
             publishers: vec![Published::default(); PUBLISHERS.len()],
             receivers: vec![Held::default(); RECEIVERS.len()],
             got: vec![vec![Runs::default(); PUBLISHERS.len()]; AUDIENCES.len()],
+            since: vec![None; AUDIENCES.len()],
             broken: Vec::new(),
         }
     }
@@ -117,6 +121,7 @@ impl Accounts {
             }),
             Entry::Subscribed { who } => {
                 self.with_receiver(who, |receiver| receiver.subscribed = true);
+                self.owe(who);
             }
             Entry::Took { who, id, qos, by, seq } => {
                 if qos == 2 {
@@ -141,6 +146,14 @@ impl Accounts {
     fn with_receiver(&mut self, at: usize, change: impl FnOnce(&mut Held)) {
         if let Some(receiver) = self.receivers.get_mut(at) {
             change(receiver);
+        }
+    }
+
+    /// From now on all is owed to the audience of this receiver.
+    fn owe(&mut self, who: usize) {
+        if let Some(audience) = audience_of(who) {
+            let sent = self.publishers.iter().map(Published::sent);
+            self.since[audience].get_or_insert_with(|| sent.collect());
         }
     }
 
@@ -222,9 +235,13 @@ impl Accounts {
     /// What an audience should have and has not: publisher and count.
     pub fn missing(&self, audience: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
         let got = &self.got[audience];
-        let live =
-            self.publishers.iter().enumerate().filter(|(by, _)| PUBLISHERS[*by].kept.is_none());
-        live.flat_map(|(by, publisher)| publisher.acked.without(&got[by]).map(move |seq| (by, seq)))
+        let since = self.since[audience].iter().flatten();
+        let publishers = self.publishers.iter().zip(got).zip(since).enumerate();
+        let live = publishers.filter(|(by, _)| PUBLISHERS[*by].kept.is_none());
+        live.flat_map(|(by, ((publisher, got), since))| {
+            let owed = publisher.acked.without(got).skip_while(|seq| *seq <= *since);
+            owed.map(move |seq| (by, seq))
+        })
     }
 
     /// Takes down all that is missing: it was waited for long enough.
@@ -344,11 +361,15 @@ mod tests {
 
     /// After messages 1 to 3 of this publisher, exactly these promises are broken.
     fn breaks(by: usize, entries: &[Entry]) -> Vec<&'static str> {
-        let mut accounts = sum(&[sent(by, 1..=3), entries.to_vec()].concat());
+        let mut accounts = sum(&[subscribed(), sent(by, 1..=3), entries.to_vec()].concat());
         for audience in 0..AUDIENCES.len() {
             accounts.accuse_missing(audience);
         }
         accounts.broken().iter().map(|broken| broken.promise).collect()
+    }
+
+    fn subscribed() -> Vec<Entry> {
+        (0..RECEIVERS.len()).map(|who| Entry::Subscribed { who }).collect()
     }
 
     fn by_all(qos: u8, by: usize, seq: u64) -> Vec<Entry> {
@@ -365,6 +386,27 @@ mod tests {
         let others = [took(ALL, 1, ONE, 2), took(LESS, 1, ONE, 2), took(2, 1, ONE, 2)];
         let broken = breaks(ONE, &[&acked[..], &others].concat());
         assert_eq!(broken, ["nothing lost"], "the group has it not");
+    }
+
+    #[test]
+    fn nothing_is_owed_that_was_sent_before_the_subscription_was_acknowledged() {
+        let acked = |seqs: std::ops::RangeInclusive<u64>| {
+            seqs.map(|seq| Entry::Acked { by: ONE, seq }).collect::<Vec<_>>()
+        };
+        let early = [sent(ONE, 1..=3), acked(1..=2)].concat();
+        let late = [sent(ONE, 4..=5), acked(3..=5)].concat();
+        let owed = |entries: &[Vec<Entry>], audience| {
+            sum(&entries.concat()).missing(audience).collect::<Vec<_>>()
+        };
+        assert_eq!(owed(&[early.clone(), late.clone()], ALL), [], "nobody has subscribed");
+        let all = vec![Entry::Subscribed { who: ALL }, Entry::Subscribed { who: ALL }];
+        let mixed = [early.clone(), all, late.clone()];
+        assert_eq!(owed(&mixed, ALL), [(ONE, 4), (ONE, 5)]);
+        assert_eq!(owed(&mixed, LESS), []);
+        let second = vec![Entry::Subscribed { who: MEMBERS[1] }];
+        let first = vec![Entry::Subscribed { who: MEMBERS[0] }];
+        let group = AUDIENCES.len() - 1;
+        assert_eq!(owed(&[early, second, late, first], group), [(ONE, 4), (ONE, 5)]);
     }
 
     #[test]

@@ -52,6 +52,12 @@ pub struct Broker {
 }
 
 impl Launch {
+    /// On this data directory, with its log in `home`.
+    pub fn new(program: &Path, data: PathBuf, home: &Path) -> Self {
+        let log = home.join("broker.log");
+        Self { program: program.to_owned(), data, log, arguments: Vec::new() }
+    }
+
     /// Starts it, without waiting.
     pub fn spawn(&self) -> Result<Child> {
         let log = File::options().create(true).append(true).open(&self.log)?;

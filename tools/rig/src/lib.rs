@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accounts;
+pub mod blackout;
 pub mod body;
 pub mod broker;
 pub mod cast;
@@ -40,4 +41,5 @@ pub mod replay;
 pub mod run;
 pub mod scene;
 pub mod sealed;
+pub mod served;
 pub mod workload;

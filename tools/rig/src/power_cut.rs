@@ -183,7 +183,11 @@ impl<'h> Promises<'h> {
 }
 
 /// The moments at which the power goes, in their order, and what is left of the rest.
-fn choose(events: &[Event], count: usize, random: &mut Random) -> Vec<(usize, Survival)> {
+pub(crate) fn choose(
+    events: &[Event],
+    count: usize,
+    random: &mut Random,
+) -> Vec<(usize, Survival)> {
     let flushes =
         events.iter().enumerate().filter(|(_, event)| matches!(event, Event::Flush { .. }));
     let mut behind: Vec<usize> = flushes.map(|(at, _)| at + 1).collect();
@@ -214,7 +218,8 @@ fn keep(plan: &Plan, image: &Image, number: usize) -> Result<()> {
     write_image(&directory.join(format!("disk-{number}")), image)
 }
 
-fn write_image(path: &Path, image: &Image) -> Result<()> {
+/// Writes a disk into a file that takes little space where it is zero.
+pub(crate) fn write_image(path: &Path, image: &Image) -> Result<()> {
     use std::io::{Seek, SeekFrom, Write};
     let mut file = std::fs::File::create(path)?;
     file.set_len(image.len())?;

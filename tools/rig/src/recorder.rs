@@ -57,6 +57,11 @@ impl Recorder {
         self.voice = Some(voice);
     }
 
+    /// Takes this down as said by now.
+    pub fn note(&mut self, line: &str) {
+        self.events.push(Event::Note(line.to_owned()));
+    }
+
     /// The bytes that reads show.
     pub fn image(&self) -> &Image {
         &self.image

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 
 pub use self::tally::Tally;
 pub use self::verdict::{Failure, Verdict};
+use crate::blackout::Blackout;
 use crate::broker;
 use crate::injuries::Injury;
 use crate::place::mount_in;
@@ -42,13 +43,18 @@ pub struct Options {
     /// Where the process outside has made place for this one.
     #[arg(long, hide = true)]
     pub inside: Option<PathBuf>,
+    /// Flushes do nothing in power cuts: a disk that lies, which has to be found out.
+    #[arg(long, hide = true)]
+    pub drop_flushes: bool,
     /// Why there is no such place.
     #[arg(skip)]
     pub left_out: Option<String>,
 }
 
-/// Rounds with one data directory, at most.
-const ROUNDS: u64 = 30;
+/// Of the whole time, so much is given to one data directory, within bounds in seconds: all kinds
+/// have their turn, and a start reads all of a log.
+const SLICES: f64 = 12.0;
+const SLICE: (f64, f64) = (0.8, 20.0);
 /// A log that is longer than this is given up for a fresh one: a start reads all of it.
 const LOG_MAX: u64 = 64 << 20;
 /// Time behind the end, for what has begun.
@@ -68,13 +74,19 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let mut verdict = Verdict::new(seed);
     let place = options.inside.clone();
     if let Some(reason) = &options.left_out {
-        verdict.left_out.push(format!("kills at steps, faults of the disk: {reason}"));
-        tell(&format!("left out: kills at steps, faults of the disk: {reason}"));
+        verdict.leave_out(&format!("kills at steps, faults of the disk, power cuts: {reason}"));
     }
+    let blackout = place.as_deref().and_then(|place| {
+        Blackout::set_up(place, options.drop_flushes)
+            .map_err(|reason| verdict.leave_out(&format!("power cuts: {reason:#}")))
+            .ok()
+    });
     let mut course = Course {
         program,
         place,
+        blackout,
         directory: options.data_dir.canonicalize()?,
+        slice: slice(options.minutes),
         random: Random::new(seed),
         tally: Tally::new(began),
         end,
@@ -92,7 +104,9 @@ struct Course {
     program: PathBuf,
     /// Where file systems of ours can be mounted.
     place: Option<PathBuf>,
+    blackout: Option<Blackout>,
     directory: PathBuf,
+    slice: Duration,
     random: Random,
     tally: Tally,
     end: Instant,
@@ -103,13 +117,19 @@ impl Course {
     /// One data directory, from its first start to its last.
     fn generation(&mut self) -> Result<Option<Failure>> {
         self.tally.generations += 1;
-        let name = format!("{}", self.tally.generations);
-        let home = self.directory.join(&name);
+        let home = self.directory.join(self.tally.generations.to_string());
+        if self.tally.generations.is_multiple_of(3)
+            && let Some(mut blackout) = self.blackout.take()
+        {
+            let failure = self.cut_power(&mut blackout, &home);
+            self.blackout = Some(blackout);
+            return failure;
+        }
         let mut scene = Scene::new(&self.program, &home, self.end + GRACE)?;
         scene.draw_arguments(&mut self.random);
         let mut injuries = &Injury::ANYWHERE;
         if let Some(place) = &self.place
-            && self.tally.generations.is_multiple_of(2)
+            && self.tally.generations % 3 == 2
         {
             scene.see_through(&mount_in(place)).context("mounting a file system of ours")?;
             injuries = &Injury::SEEN_THROUGH;
@@ -126,12 +146,38 @@ impl Course {
         Ok(None)
     }
 
+    fn cut_power(&mut self, blackout: &mut Blackout, home: &Path) -> Result<Option<Failure>> {
+        self.tally.begin_round("power cuts");
+        let until = self.until();
+        let (random, tally) = (&mut self.random, &mut self.tally);
+        let loss = blackout.run(&self.program, home, until, random, tally)?;
+        self.tally.end_recording();
+        self.show_progress();
+        let Some(loss) = loss else {
+            std::fs::remove_dir_all(home)?;
+            return Ok(None);
+        };
+        Ok(Some(Failure {
+            what: loss.what,
+            round: self.tally.last_round(),
+            arguments: loss.arguments.join(" "),
+            kept: loss.home,
+            data: PathBuf::from("data"),
+            disk: Some(loss.disk),
+        }))
+    }
+
+    fn show_progress(&mut self) {
+        if self.told.elapsed() > PROGRESS {
+            self.told = Instant::now();
+            tell(&self.tally.progress());
+        }
+    }
+
     fn live(&mut self, injuries: &[Injury], scene: &mut Scene) -> Result<()> {
         scene.recover(true, &mut self.tally)?;
-        for _ in 0..ROUNDS {
-            if self.is_over(scene) || scene.size() > LOG_MAX {
-                break;
-            }
+        let until = self.until();
+        while Instant::now() < until && scene.broken().is_empty() && scene.size() < LOG_MAX {
             let injury = injuries[self.random.index(injuries.len())];
             self.round(injury, scene)?;
         }
@@ -144,18 +190,16 @@ impl Course {
         Ok(())
     }
 
-    fn is_over(&self, scene: &Scene) -> bool {
-        Instant::now() >= self.end || !scene.broken().is_empty()
+    /// When the turn of what begins now is over.
+    fn until(&self) -> Instant {
+        self.end.min(Instant::now() + self.slice)
     }
 
     fn round(&mut self, injury: Injury, scene: &mut Scene) -> Result<()> {
         self.tally.begin_round(injury.name());
         let injured = injury.inflict(scene, &mut self.random, &mut self.tally);
         self.tally.end_round(scene.book().accounts());
-        if self.told.elapsed() > PROGRESS {
-            self.told = Instant::now();
-            tell(&self.tally.progress());
-        }
+        self.show_progress();
         injured
     }
 
@@ -166,6 +210,7 @@ impl Course {
             arguments: scene.launch.arguments.join(" "),
             kept: scene.home.clone(),
             data: scene.data.clone(),
+            disk: None,
         }
     }
 }
@@ -179,13 +224,18 @@ fn make_empty(directory: &Path) -> Result<()> {
     Ok(())
 }
 
+fn slice(minutes: f64) -> Duration {
+    let (least, most) = SLICE;
+    Duration::from_secs_f64((minutes * 60.0 / SLICES).clamp(least, most))
+}
+
 fn any_seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(1, |now| u64::from(now.subsec_nanos()) ^ now.as_secs() << 20) % 1_000_000_007
 }
 
 /// Progress, for whoever waits.
-fn tell(what: &str) {
+pub(crate) fn tell(what: &str) {
     // There is nobody to tell if this fails.
     let _ = writeln!(std::io::stderr(), "{what}");
 }

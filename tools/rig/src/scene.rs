@@ -50,17 +50,16 @@ impl Scene {
     /// A fresh data directory, with book and log, in `home`, which is made.
     pub fn new(program: &Path, home: &Path, deadline: Instant) -> Result<Self> {
         std::fs::create_dir_all(home).with_context(|| format!("making {}", home.display()))?;
-        let data = home.join("data");
-        let launch = Launch {
-            program: program.to_owned(),
-            data: data.clone(),
-            log: home.join("broker.log"),
-            arguments: Vec::new(),
-        };
+        let launch = Launch::new(program, home.join("data"), home);
         let book = Book::create(&home.join("accounts"))?;
+        Ok(Self::on(launch, home, book, deadline))
+    }
+
+    /// A broker that is started so, with these accounts.
+    pub fn on(launch: Launch, home: &Path, book: Book, deadline: Instant) -> Self {
+        let (home, data) = (home.to_owned(), launch.data.clone());
         let crew = Crew::new(NOWHERE.into());
-        let home = home.to_owned();
-        Ok(Self { launch, home, data, deadline, crew, book, broker: None, faulty: None })
+        Self { launch, home, data, deadline, crew, book, broker: None, faulty: None }
     }
 
     /// From now on the broker sees its data directory at `mount`, through a file system that fails

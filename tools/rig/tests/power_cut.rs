@@ -5,14 +5,15 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-
-const RIG: &str = env!("CARGO_BIN_EXE_zzq_rig");
+use support::{RIG, broker, rig, said};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         trial("what_was_acknowledged_survives_power_cuts_under_aio", under_aio),
         trial("what_was_acknowledged_survives_power_cuts_under_pwrite", under_pwrite),
         trial("a_log_that_drops_its_syncs_is_found_out", dropped_syncs_show),
+        trial("a_disk_that_forgets_what_it_flushed_is_found_out_under_a_broker", lying_disk),
         trial("a_killed_run_leaves_nothing_attached", killed_run),
         trial("what_a_killed_run_has_left_is_taken_away", leftovers),
     ];
@@ -35,10 +37,6 @@ fn main() -> ExitCode {
 
 fn power_cut(flags: &[&str]) -> Output {
     Command::new(RIG).arg("power-cut").args(flags).stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
 }
 
 /// What keeps this machine from it.
@@ -67,6 +65,35 @@ fn dropped_syncs_show() -> Result<(), Failed> {
     let found = said(&output);
     let good = output.status.code() == Some(1) && found.contains("acknowledged up to");
     if good { Ok(()) } else { Err(format!("it has found no loss: {found}").into()) }
+}
+
+/// The same with a whole broker: power cuts take what flushes had covered.
+fn lying_disk() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let directory = folder.path().join("d");
+    let output = rig(&directory, &broker(), &["--minutes=0.3", "--drop-flushes", "--seed=1"]);
+    let found = said(&output);
+    let good = output.status.code() == Some(1) && found.contains("BROKEN: power cut at event");
+    if !good {
+        return Err(format!("it has found no loss: {found}").into());
+    }
+    let kept = walk(&directory)?;
+    let is_there = |name: &str| kept.iter().any(|path| path.ends_with(name));
+    if ["disk", "accounts", "broker.log"].into_iter().all(is_there) {
+        Ok(())
+    } else {
+        Err(format!("{kept:?}").into())
+    }
+}
+
+/// All files below a directory.
+fn walk(directory: &Path) -> Result<Vec<std::path::PathBuf>, Failed> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() { files.extend(walk(&path)?) } else { files.push(path) }
+    }
+    Ok(files)
 }
 
 /// Whatever ends the run, its mounts, processes and loop devices go with it; the next one removes

@@ -1,39 +1,14 @@
 //! Runs against a broker that keeps its word, and against stand-ins that do not.
-//!
-//! The broker lies beside the rig; where only this package is built, the test has it made.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
 
+use support::{broker, rig, said};
 use tempfile::TempDir;
-
-const RIG: &str = env!("CARGO_BIN_EXE_zzq_rig");
-
-fn broker() -> PathBuf {
-    let path = Path::new(RIG).with_file_name("zzq_broker");
-    if !path.exists() {
-        let release = (!cfg!(debug_assertions)).then_some("--release");
-        let made = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "zzq-broker", "--bin", "zzq_broker"])
-            .args(release)
-            .status();
-        assert!(made.unwrap().success() && path.exists(), "{}", path.display());
-    }
-    path
-}
-
-fn rig(directory: &Path, broker: &Path, flags: &[&str]) -> Output {
-    let mut command = Command::new(RIG);
-    command.arg("--data-dir").arg(directory).arg("--broker").arg(broker).args(flags);
-    command.stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
-}
 
 /// A program in front of the broker, which is `$BROKER`; its data directory is `$DATA`.
 fn stand_in(folder: &TempDir, script: &str) -> PathBuf {

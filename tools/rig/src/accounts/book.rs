@@ -25,10 +25,15 @@ pub struct Book {
 impl Book {
     /// An empty book in a new file.
     pub fn create(path: &Path) -> Result<Self> {
+        Self::go_on(path, Accounts::default())
+    }
+
+    /// A book in a new file that goes on from these accounts.
+    pub fn go_on(path: &Path, accounts: Accounts) -> Result<Self> {
         let file = File::create_new(path).with_context(|| format!("making {}", path.display()))?;
         let directory = path.parent().context("a book lies in a directory")?;
         File::open(directory)?.sync_all()?;
-        Ok(Self { file: Some(file), ..Self::trial(Accounts::default()) })
+        Ok(Self { file: Some(file), ..Self::trial(accounts) })
     }
 
     /// A book in memory that goes on from these accounts.

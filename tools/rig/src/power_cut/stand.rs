@@ -1,93 +1,63 @@
 //! The test stand: a recorded disk, and the processes that use it.
 //!
-//! Owns: serving, mounting and unmounting, the workload's and recovery's processes. All that waits
-//! for the disk is a process of its own. Does not know: what is tried, and what is right.
+//! Owns: the workload's and recovery's processes. All that waits for the disk is a process of its
+//! own. Does not know: what is tried, and what is right.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::command::run;
-use crate::fuse::Fuse;
 use crate::image::Image;
-use crate::loopdev::LoopDevice;
 use crate::notes::Note;
 use crate::place::{disk_in, mount_in};
 use crate::promise::Found;
-use crate::recorder::{Event, Recorder};
-use crate::recovery::unmount_when_free;
+use crate::recorder::Event;
+use crate::served::ServedDisk;
 use crate::workload::Life;
-
-/// Length of the disk in bytes.
-const DISK_LEN: u64 = 32 << 20;
 
 /// Number of SIGKILL.
 const KILL: i32 = 9;
 
 /// A recorded disk and where it is mounted.
 #[derive(Debug)]
-pub struct Stand {
-    recorder: Arc<Mutex<Recorder>>,
-    /// The file that is the disk.
-    disk: PathBuf,
-    mount: PathBuf,
-    _fuse: Fuse,
-}
+pub struct Stand(ServedDisk);
 
 impl Stand {
     /// Serves a disk of zeroes in this place.
     pub fn set_up(place: &Path) -> Result<Self> {
-        let recorder = Arc::new(Mutex::new(Recorder::new(Image::zeroes(DISK_LEN))));
         let (directory, name) = disk_in(place);
-        let fuse = Fuse::mount(&directory, &name, DISK_LEN, Arc::clone(&recorder))
-            .context("mounting a FUSE file system")?;
-        let disk = directory.join(name);
-        Ok(Self { recorder, disk, mount: mount_in(place), _fuse: fuse })
-    }
-
-    fn recorder(&self) -> MutexGuard<'_, Recorder> {
-        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(Self(ServedDisk::set_up(&directory, &name, mount_in(place))?))
     }
 
     /// Puts in a disk with these bytes and no history.
     pub fn insert(&mut self, image: Image) {
-        self.recorder().reset(image);
+        self.0.insert(image);
     }
 
     /// What has happened to the disk.
     pub fn events(&self) -> Vec<Event> {
-        self.recorder().events().to_vec()
+        self.0.events()
     }
 
     /// A disk with an empty ext4.
     pub fn make_file_system(&mut self) -> Result<Image> {
-        self.insert(Image::zeroes(DISK_LEN));
-        let device = LoopDevice::attach(&self.disk)?;
-        let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
-        let small = ["-b", "4096", "-N", "64", "-m", "0", "-J", "size=4"];
-        let device = device.path().to_str().context("a path in UTF-8")?;
-        run("mkfs.ext4", &[&["-q", "-F", "-E", lazy], &small[..], &[device]].concat())?;
-        Ok(self.recorder().image().clone())
+        self.0.make_file_system()
     }
 
     /// Runs lives of the workload, one after the other, on the disk. Returns how any of them has
     /// ended in another way than it should.
     pub fn record(&mut self, lives: impl Iterator<Item = Life>) -> Result<Vec<String>> {
-        let device = LoopDevice::attach(&self.disk)?;
-        let path = device.path().to_str().context("a path in UTF-8")?;
-        let mount = self.mount.to_str().context("a path in UTF-8")?;
-        run("mount", &["-t", "ext4", "-o", "noatime", path, mount])?;
+        let mounted = self.0.mount()?;
         let mut failures = Vec::new();
         for life in lives {
             failures.extend(self.live(&life)?);
         }
-        unmount_when_free(&self.mount)?;
+        mounted.unmount()?;
         Ok(failures)
     }
 
@@ -95,9 +65,9 @@ impl Stand {
         let (voice, theirs) = std::io::pipe()?;
         rustix::io::ioctl_fionbio(&voice, true)?;
         let voice = OwnedFd::from(voice);
-        self.recorder().listen(File::from(voice.try_clone()?));
+        self.0.recorder().listen(File::from(voice.try_clone()?));
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("workload").arg("--directory").arg(self.mount.join("log"));
+        command.arg("workload").arg("--directory").arg(self.0.mount_point().join("log"));
         for (name, value) in [("seed", life.seed), ("life", life.life), ("turns", life.turns)] {
             command.arg(format!("--{name}={value}"));
         }
@@ -109,7 +79,7 @@ impl Stand {
         drop(command);
         loop {
             poll(&mut [PollFd::new(&voice, PollFlags::IN)], None)?;
-            if !self.recorder().hear() {
+            if !self.0.recorder().hear() {
                 break;
             }
         }
@@ -121,9 +91,9 @@ impl Stand {
     /// Lets a fresh process mount these bytes and open the log.
     pub fn recover(&mut self, image: Image) -> Result<Found> {
         self.insert(image);
-        let device = LoopDevice::attach(&self.disk)?;
+        let device = self.0.attach()?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("recover").arg(device.path()).arg(&self.mount);
+        command.arg("recover").arg(device.path()).arg(self.0.mount_point());
         let said = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
         let mut found = Found::default();
         for line in String::from_utf8_lossy(&said.stdout).lines() {

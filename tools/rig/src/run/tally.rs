@@ -5,7 +5,9 @@
 use std::time::{Duration, Instant};
 
 use crate::accounts::Accounts;
+use crate::blackout::{Case, Examined};
 use crate::injuries::Steps;
+use crate::recorder::Event;
 
 /// See the file.
 #[derive(Clone, Debug)]
@@ -23,6 +25,12 @@ pub struct Tally {
     pub steps: Steps,
     /// Operations of the file system that failed.
     pub faults: u64,
+    /// Disks as power cuts may have left them, examined.
+    pub power_cuts: u64,
+    /// Writes and flushes recorded for them.
+    pub recorded: (u64, u64),
+    /// Writes that no flush had covered, at the cut with the most of them.
+    pub unflushed_max: usize,
     /// Rounds, in their order.
     pub rounds: Vec<Round>,
     /// Of each start that came to serve, in its order: the round behind which it was, and how long
@@ -75,6 +83,9 @@ impl Tally {
             kills_at_steps: 0,
             steps: Steps::default(),
             faults: 0,
+            power_cuts: 0,
+            recorded: (0, 0),
+            unflushed_max: 0,
             rounds: Vec::new(),
             recoveries: Vec::new(),
             before: Counts::default(),
@@ -97,6 +108,17 @@ impl Tally {
     /// Its accounts are settled.
     pub fn end_round(&mut self, accounts: &Accounts) {
         self.look(accounts);
+        self.end_recording();
+    }
+
+    /// These accounts had grown from those before, and are closed.
+    pub fn add(&mut self, before: &Accounts, after: &Accounts) {
+        self.before.acknowledged += after.acknowledged() - before.acknowledged();
+        self.before.received += after.received() - before.received();
+    }
+
+    /// A round that has accounts of its own is over.
+    pub fn end_recording(&mut self) {
         let (to, counts) = (self.elapsed(), self.counts());
         if let Some(round) = self.rounds.last_mut() {
             (round.to, round.counts) = (to, counts);
@@ -125,6 +147,27 @@ impl Tally {
         self.recoveries.push((self.rounds.len(), span));
     }
 
+    /// These disks were made of this recording.
+    pub fn cut(&mut self, cases: &[Case], events: &[Event]) {
+        let most = cases.iter().map(|case| case.unflushed).max();
+        self.unflushed_max = self.unflushed_max.max(most.unwrap_or_default());
+        for event in events {
+            match event {
+                Event::Write { .. } => self.recorded.0 += 1,
+                Event::Flush { .. } => self.recorded.1 += 1,
+                Event::Note(_) => {}
+            }
+        }
+    }
+
+    /// Disks were examined.
+    pub fn examined(&mut self, examined: &Examined) {
+        self.power_cuts += examined.disks;
+        for span in &examined.recoveries {
+            self.recovered(*span);
+        }
+    }
+
     /// How long a start takes: the median of them.
     pub fn usual_recovery_us(&self) -> u64 {
         let usual = self.recovery_times().map_or(Duration::from_millis(50), |(median, _)| median);
@@ -148,12 +191,13 @@ impl Tally {
 
     /// Where the run is.
     pub fn progress(&self) -> String {
-        let Counts { acknowledged, received } = self.counts();
+        let acknowledged = self.counts().acknowledged;
         format!(
-            "{:4} s: {} rounds, {} kills, {acknowledged} acknowledged, {received} received; {}",
+            "{:4} s: {} rounds, {} kills, {} power cuts, {acknowledged} acknowledged; {}",
             self.elapsed().as_secs(),
             self.rounds.len(),
             self.kills,
+            self.power_cuts,
             self.last_round()
         )
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::Tally;
+use super::{Tally, tell};
 
 /// See the file.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct Failure {
     pub kept: PathBuf,
     /// The data directory in it.
     pub data: PathBuf,
+    /// The disk that it is on, if that is a file.
+    pub disk: Option<PathBuf>,
 }
 
 impl Verdict {
@@ -43,6 +45,12 @@ impl Verdict {
         Self { seed, tally, left_out: Vec::new(), failure: None }
     }
 
+    /// This is not done.
+    pub fn leave_out(&mut self, what: &str) {
+        tell(&format!("left out: {what}"));
+        self.left_out.push(what.to_owned());
+    }
+
     /// Whether all promises were kept.
     pub fn is_clean(&self) -> bool {
         self.failure.is_none()
@@ -50,15 +58,15 @@ impl Verdict {
 
     /// The last line.
     pub fn line(&self) -> String {
-        let word = if self.is_clean() { "clean" } else { "BROKEN" };
-        let counts = self.tally.counts();
+        let (word, end) =
+            if self.is_clean() { ("clean", "all promises kept") } else { ("BROKEN", "see above") };
         format!(
-            "{word}: seed {}, {} rounds, {} kills, {} acknowledged, none of them lost{}",
+            "{word}: seed {}, {} rounds, {} kills, {} power cuts, {} acknowledged: {end}",
             self.seed,
             self.tally.rounds.len(),
             self.tally.kills,
-            counts.acknowledged,
-            if self.is_clean() { "" } else { " but as said above" },
+            self.tally.power_cuts,
+            self.tally.counts().acknowledged,
         )
     }
 
@@ -82,6 +90,10 @@ impl Verdict {
             "steps": self.tally.steps.count().0,
             "steps_struck": self.tally.steps.count().1,
             "faults": self.tally.faults,
+            "power_cuts": self.tally.power_cuts,
+            "writes_recorded": self.tally.recorded.0,
+            "flushes_recorded": self.tally.recorded.1,
+            "unflushed_max": self.tally.unflushed_max,
             "acknowledged": counts.acknowledged,
             "received": counts.received,
             "starts": self.tally.recoveries.len(),
@@ -120,6 +132,11 @@ impl fmt::Display for Verdict {
             row("    steps seen, and struck", &format!("{steps}, {struck}"))?;
             row("operations failed", &tally.faults)?;
         }
+        if tally.power_cuts > 0 {
+            row("power cuts", &tally.power_cuts)?;
+            row("  in writes, flushes", &format!("{}, {}", tally.recorded.0, tally.recorded.1))?;
+            row("  most writes unflushed", &tally.unflushed_max)?;
+        }
         row("publishes acknowledged", &tally.counts().acknowledged)?;
         row("messages received", &tally.counts().received)?;
         row("starts", &tally.recoveries.len())?;
@@ -142,8 +159,18 @@ impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "BROKEN: {}", self.what)?;
         writeln!(out, "  in {}, with zzq_broker {}", self.round, self.arguments)?;
-        let (kept, data) = (self.kept.display(), self.data.display());
-        writeln!(out, "  {kept} is kept: the data directory, `accounts`, `broker.log`")?;
+        writeln!(
+            out,
+            "  {} is kept: `accounts`, `broker.log`, and what lay on the disk",
+            self.kept.display()
+        )?;
+        let data = match &self.disk {
+            Some(disk) => {
+                writeln!(out, "  look at it: mount -o loop,ro,noload {} /mnt", disk.display())?;
+                "/mnt/data".into()
+            }
+            None => self.data.display().to_string(),
+        };
         writeln!(out, "  look at it: zzq_journal verify {data}; zzq_journal dump {data}")
     }
 }
@@ -162,6 +189,7 @@ mod tests {
             arguments: "--lanes=1".into(),
             kept: "d/1".into(),
             data: "d/1/data".into(),
+            disk: None,
         });
         let text = verdict.to_string();
         for part in ["nothing lost: 3", "seed 7", "round 2", "zzq_journal verify d/1/data"] {

@@ -1,0 +1,225 @@
+//! Power cuts under a broker on a real file system: its disk is recorded while clients use it, and
+//! later, for many moments of the record, a disk is made of all that a flush had covered and of
+//! some of the rest. A broker is started on each, and held to the accounts of that moment.
+//!
+//! Owns: recordings, one on what a cut of the one before has left, and the examinations.
+//! Does not know: the broker's insides.
+
+mod examine;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use self::examine::examine_all;
+pub use self::examine::{Case, Examined};
+use crate::accounts::{Accounts, Book, Entry};
+use crate::broker::Launch;
+use crate::image::Image;
+use crate::power_cut::{choose, write_image};
+use crate::random::Random;
+use crate::recorder::{Event, Recorder};
+use crate::replay::Replay;
+use crate::run::Tally;
+use crate::scene::Scene;
+use crate::served::ServedDisk;
+
+/// Disks that are examined at the same time. Most of it is waiting.
+const STANDS: usize = 4;
+/// Power cuts of one recording.
+const CUTS: usize = 48;
+/// Recordings on one another; then a fresh disk.
+const GENERATIONS: u64 = 4;
+/// The longest load in one recording.
+const LOAD_MS: u64 = 250;
+
+/// Disks for power cuts.
+#[derive(Debug)]
+pub struct Blackout {
+    stands: Vec<ServedDisk>,
+    empty: Image,
+    /// Flushes are taken for nothing: a disk that lies, which has to be found out.
+    liar: bool,
+}
+
+/// What is cut: a log over its power cuts.
+#[derive(Debug)]
+struct History {
+    /// The disk before the next recording.
+    before: Image,
+    accounts: Accounts,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Loss {
+    /// Which promise was broken.
+    pub what: String,
+    /// Where everything about it lies.
+    pub home: PathBuf,
+    /// The disk.
+    pub disk: PathBuf,
+    /// How the broker ran.
+    pub arguments: Vec<String>,
+}
+
+impl Blackout {
+    /// Serves disks in this place; an error says why the machine does not allow it.
+    pub fn set_up(place: &Path, liar: bool) -> Result<Self> {
+        let name = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let stand = |number: usize| {
+            let [disk, mount] =
+                ["disk", "mount"].map(|what| place.join(format!("{what}-{number}")));
+            std::fs::create_dir(&disk)?;
+            std::fs::create_dir(&mount)?;
+            ServedDisk::set_up(&disk, &name, mount)
+        };
+        let stands = (0..STANDS).map(stand).collect::<Result<Vec<_>>>()?;
+        let empty = stands[0].make_file_system().context("making an ext4")?;
+        stands[0].mount().and_then(crate::served::Mounted::unmount).context("mounting an ext4")?;
+        Ok(Self { stands, empty, liar })
+    }
+
+    /// Recordings and their cuts, until the end or something is lost.
+    pub fn run(
+        &mut self,
+        program: &Path,
+        home: &Path,
+        until: Instant,
+        random: &mut Random,
+        tally: &mut Tally,
+    ) -> Result<Option<Loss>> {
+        let mut history = History { before: self.empty.clone(), accounts: Accounts::default() };
+        for generation in 0..GENERATIONS {
+            if Instant::now() > until {
+                break;
+            }
+            let home = home.join(generation.to_string());
+            let lost = self.generation(&mut history, program, &home, random, tally)?;
+            if lost.is_some() {
+                return Ok(lost);
+            }
+            std::fs::remove_dir_all(&home)?;
+        }
+        Ok(None)
+    }
+
+    fn generation(
+        &self,
+        history: &mut History,
+        program: &Path,
+        home: &Path,
+        random: &mut Random,
+        tally: &mut Tally,
+    ) -> Result<Option<Loss>> {
+        std::fs::create_dir_all(home)?;
+        let book = Book::go_on(&home.join("accounts"), history.accounts.clone())?;
+        let data = self.stands[0].mount_point().join("data");
+        let mut scene = Scene::on(Launch::new(program, data, home), home, book, far());
+        scene.draw_arguments(random);
+        // The disk is small.
+        scene.launch.arguments.retain(|argument| !argument.starts_with("--segment-size"));
+        scene.launch.arguments.push("--segment-size=1MiB".to_owned());
+        let recorded = self.record(history, &mut scene, random, tally);
+        tally.add(&history.accounts, scene.book().accounts());
+        let arguments = scene.launch.arguments.clone();
+        let loss = |what: String, disk: &Image| -> Result<Option<Loss>> {
+            let path = home.join("disk");
+            write_image(&path, disk)?;
+            let (home, arguments) = (home.to_owned(), arguments.clone());
+            Ok(Some(Loss { what, home, disk: path, arguments }))
+        };
+        if let Some(broken) = scene.broken().first() {
+            return loss(
+                format!("while it was recorded: {broken}"),
+                self.stands[0].recorder().image(),
+            );
+        }
+        let mut events = recorded?;
+        drop(scene);
+        if self.liar {
+            events.retain(|event| !matches!(event, Event::Flush { .. }));
+        }
+        let cases = cases(history, &events, random)?;
+        let heir = random.index(cases.len());
+        tally.cut(&cases, &events);
+        let next = (cases[heir].image.clone(), cases[heir].accounts.clone());
+        let examined = examine_all(&self.stands, &cases, |data| Launch {
+            arguments: arguments.clone(),
+            ..Launch::new(program, data, home)
+        })?;
+        tally.examined(&examined);
+        if let Some((case, broken)) = examined.broken {
+            return loss(format!("{}: {broken}", cases[case].label), &cases[case].image);
+        }
+        (history.before, history.accounts) = next;
+        Ok(None)
+    }
+
+    /// Lives of a broker under load on the recorded disk: it starts, is killed, starts, and dies.
+    fn record(
+        &self,
+        history: &History,
+        scene: &mut Scene,
+        random: &mut Random,
+        tally: &mut Tally,
+    ) -> Result<Vec<Event>> {
+        let stand = &self.stands[0];
+        stand.insert(history.before.clone());
+        let mounted = stand.mount()?;
+        let recorder = stand.shared_recorder();
+        scene.book().listen(Some(Box::new(move |line| note(&recorder, line))));
+        let lived = live(scene, random, tally);
+        // Nobody uses the disk any more, whatever came of it.
+        scene.bury()?;
+        mounted.unmount()?;
+        lived?;
+        Ok(stand.events())
+    }
+}
+
+fn live(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
+    scene.recover(false, tally)?;
+    for _ in 0..2 {
+        if scene.broken().is_empty() {
+            scene.kill_after(Duration::from_millis(20 + random.below(LOAD_MS)))?;
+            tally.kills += 1;
+            scene.recover(random.one_in(2), tally)?;
+        }
+    }
+    scene.kill_after(Duration::from_millis(20 + random.below(LOAD_MS)))?;
+    tally.kills += 1;
+    Ok(())
+}
+
+fn note(recorder: &Mutex<Recorder>, line: &str) {
+    recorder.lock().unwrap_or_else(PoisonError::into_inner).note(line);
+}
+
+/// The disks and accounts of chosen moments.
+fn cases(history: &History, events: &[Event], random: &mut Random) -> Result<Vec<Case>> {
+    let mut replay = Replay::new(history.before.clone(), events);
+    let mut accounts = history.accounts.clone();
+    let mut cases = Vec::new();
+    let mut from = 0;
+    for (at, survival) in choose(events, CUTS, random) {
+        replay.advance(at);
+        for event in &events[from..at] {
+            if let Event::Note(line) = event {
+                accounts.apply(&line.parse::<Entry>()?);
+            }
+        }
+        from = at;
+        let label = format!("power cut at event {at} of {}, {survival:?} left", events.len());
+        let image = replay.cut(survival, random);
+        cases.push(Case { label, image, accounts: accounts.clone(), unflushed: replay.pending() });
+    }
+    Ok(cases)
+}
+
+/// Examinations have patience of their own.
+fn far() -> Instant {
+    Instant::now() + Duration::from_hours(1)
+}
