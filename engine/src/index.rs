@@ -299,7 +299,7 @@ impl Index {
     }
 
     /// Changes whenever a route may come out differently.
-    pub(crate) const fn generation(&self) -> u64 {
+    pub const fn generation(&self) -> u64 {
         self.generation
     }
 

@@ -78,6 +78,8 @@ counters! {
     expired,
     /// Publishes refused because a quota was reached.
     refused_quota,
+    /// Publishes thrown away unanswered, with the connections that had to wait with them.
+    shed,
     /// Records handed to the log.
     records,
 }

@@ -87,13 +87,17 @@ pub struct Limits {
     pub max_output_bytes: usize,
     /// Subscriptions of one session.
     pub max_subscriptions: usize,
-    /// Messages waiting for one session; further ones are refused to their publishers.
+    /// Messages waiting for one session; further ones are refused to their publishers, or held
+    /// where MQTT 3 knows no refusal.
     pub max_queued_messages: usize,
     /// Bytes of messages waiting for one session.
     pub max_queued_bytes: u64,
     /// How long a publisher is held for a receiver whose output is full, before what goes to that
     /// receiver at QoS 0 is dropped.
     pub max_hold: Duration,
+    /// Bytes of publishes of one MQTT 3 client that are held for a full queue, above which it is
+    /// not read any more.
+    pub max_held_bytes: usize,
     /// Levels of a topic or filter.
     pub max_topic_levels: usize,
 }
@@ -130,6 +134,7 @@ impl Default for Limits {
             max_queued_messages: 10_000_000,
             max_queued_bytes: 1 << 30,
             max_hold: Duration::from_secs(5),
+            max_held_bytes: 1 << 20,
             max_topic_levels: 128,
         }
     }

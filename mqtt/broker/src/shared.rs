@@ -20,6 +20,9 @@ pub(crate) struct Shared {
 /// Bytes of messages that all lanes together keep in memory beside their log.
 const STORE_BYTES: usize = 64 << 20;
 
+/// Bytes of publishes that all lanes together hold for full queues.
+const HELD_BYTES: usize = 64 << 20;
+
 impl Shared {
     /// For a broker with so many lanes.
     pub(crate) fn new(options: BrokerOptions, lanes: u16) -> Self {
@@ -39,6 +42,11 @@ impl Shared {
     /// What one lane may keep.
     pub(crate) fn store_bytes(&self) -> usize {
         STORE_BYTES / self.metrics.len()
+    }
+
+    /// What one lane may hold for full queues.
+    pub(crate) fn held_bytes(&self) -> usize {
+        HELD_BYTES / self.metrics.len()
     }
 
     pub(crate) fn set_sys(&self, values: Vec<(String, String)>) {

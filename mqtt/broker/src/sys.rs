@@ -60,6 +60,7 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         ("publish/messages/dropped", counts.dropped()),
         ("publish/messages/expired", counts.expired),
         ("publish/messages/refused", counts.refused_quota),
+        ("publish/messages/shed", counts.shed),
     ];
     for (name, value) in numbers {
         visit(&format!("$SYS/broker/{name}"), &value.to_string());

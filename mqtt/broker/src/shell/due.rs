@@ -167,7 +167,7 @@ impl<D: Disk> Shell<D> {
         match self.send_off(io, outgoing) {
             Handed::Over { .. } => true,
             Handed::Later | Handed::Hold { .. } => false,
-            Handed::Quota => {
+            Handed::Full | Handed::Quota => {
                 self.counts.refused_quota += 1;
                 false
             }

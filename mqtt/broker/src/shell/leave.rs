@@ -102,6 +102,7 @@ impl<D: Disk> Shell<D> {
         expiry_s: Option<u32>,
     ) {
         self.hand_over_receipts_of(io, conn);
+        self.drop_held(conn);
         let Some(link) = self.links.get_mut(conn) else { return };
         let sent = link.out.numbers.highest_sent();
         let was_up = link.phase == Phase::Up;

@@ -11,6 +11,7 @@ use zzq_engine::{SessionNumber, SubNumber};
 use zzq_lanes::{ConnId, Millis};
 
 use super::alias::{Aliases, Given};
+use super::held::Held;
 use super::ranges::Ranges;
 
 /// How far a connection is.
@@ -53,6 +54,8 @@ pub(crate) struct Link {
     pub(crate) slow: bool,
     /// The receiver that this publisher is held for.
     pub(crate) held_for: Option<ConnId>,
+    /// Publishes that wait for a full queue.
+    pub(super) held: Held,
     /// 1.5 times the keep alive, in ms; 0: none.
     pub(crate) silence_ms: u64,
     pub(crate) heard: Millis,
@@ -119,6 +122,7 @@ impl Link {
             staged_subs: Vec::new(),
             slow: false,
             held_for: None,
+            held: Held::default(),
             silence_ms: 0,
             heard: now,
             parked: false,
@@ -129,6 +133,12 @@ impl Link {
             window: 0,
             out: Outbound::default(),
         }
+    }
+}
+
+impl Link {
+    pub(super) fn is_v5(&self) -> bool {
+        self.encoder.version.is_v5()
     }
 }
 

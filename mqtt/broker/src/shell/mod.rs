@@ -14,6 +14,7 @@ mod connect;
 mod due;
 mod fetched;
 mod follow;
+mod held;
 mod hold;
 mod journal;
 mod leave;
@@ -59,6 +60,7 @@ pub(crate) use self::wire::Content;
 use self::answers::Answer;
 use self::changes::Changes;
 use self::follow::{Gathered, Later};
+use self::held::Holding;
 use self::leave::Farewell;
 use self::link::{Link, Waits};
 use self::links::Links;
@@ -144,6 +146,8 @@ pub(crate) struct Shell<D: Disk> {
     clogged: FxHashSet<ConnId>,
     /// Sessions of this lane whose queue is full.
     full: FxHashSet<SessionNumber>,
+    /// Connections that wait for a full queue.
+    holding: Holding,
     /// Sessions that are down and whose record of it found no room.
     farewells: Vec<Farewell>,
     /// What is due and handed over.
@@ -190,6 +194,8 @@ enum Flow {
     Next,
     /// This packet is offered again later.
     Again,
+    /// This publish is set aside, and the next packet follows.
+    Hold,
     /// The connection ends: what else was read is thrown away.
     End,
 }
@@ -229,6 +235,7 @@ impl<D: Disk> Shell<D> {
             kept_notes: VecDeque::new(),
             clogged: FxHashSet::default(),
             full: FxHashSet::default(),
+            holding: Holding::default(),
             farewells: Vec::new(),
             pending: BTreeMap::new(),
             orphaned: Vec::new(),
@@ -307,6 +314,7 @@ impl<D: Disk> Shell<D> {
     }
 
     fn unpark(&mut self, io: &mut Io<'_, D>) {
+        self.holding.log_goes_on();
         for conn in self.parked.drain(..) {
             io.resume(conn);
         }
@@ -374,6 +382,7 @@ impl<D: Disk> Handler for Shell<D> {
             self.silent(io, conn);
         } else {
             self.held_long_enough(io, conn);
+            self.stopped_long_enough(io, conn);
         }
     }
 
@@ -400,6 +409,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.look_after_due(io);
         self.renew_sys(io);
         self.hand_over_receipts(io);
+        self.go_on_held(io);
         let again = self.turn_the_log(io);
         self.check_full_queues(io);
         self.go_on_crowded(io);
@@ -448,6 +458,7 @@ impl<D: Disk> Shell<D> {
         if self.journal.is_read_only() && !std::mem::replace(&mut self.told_read_only, true) {
             self.tell_read_only();
             self.give_up_answers(io);
+            self.dismiss_held(io);
         }
         again
     }
@@ -467,6 +478,9 @@ impl<D: Disk> Shell<D> {
             io.turn_again();
         }
         let done = |handed: &Handed| *handed <= self.applied;
+        if self.has_held_to_try() {
+            io.turn_again();
+        }
         if self.pending.values().any(done) && !self.journal.is_read_only() {
             // What is due next is looked up when what was due is done.
             io.turn_again();

@@ -44,8 +44,15 @@ impl<D: Disk> Shell<D> {
                     return input.len();
                 }
             };
-            match self.packet(io, conn, &packet) {
-                Flow::Next => {}
+            let mut flow = Flow::Hold;
+            if !self.is_behind_held(conn, &packet) {
+                flow = self.packet(io, conn, &packet);
+            }
+            if flow == Flow::Hold {
+                flow = self.set_aside(io, conn, &rest[..size]);
+            }
+            match flow {
+                Flow::Next | Flow::Hold => {}
                 Flow::Again => break,
                 Flow::End => {
                     self.counts.packets_in += 1;

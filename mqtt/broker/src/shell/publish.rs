@@ -11,6 +11,7 @@ use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
 use super::journal::How;
+use super::link::Link;
 use super::live::Made;
 use super::{Flow, Io, Shell};
 use crate::options::LogPolicy;
@@ -40,7 +41,9 @@ pub(super) enum Handed {
     Later,
     /// Nothing was done; it is to be tried again when this receiver has room.
     Hold { receiver: ConnId },
-    /// A queue or the broker takes nothing more.
+    /// A queue is full: nothing was done.
+    Full,
+    /// The broker takes nothing more.
     Quota,
 }
 
@@ -57,7 +60,7 @@ impl<D: Disk> Shell<D> {
         self.topic = topic;
         self.properties = properties;
         // One that is offered again counts when it is done with.
-        self.counts.publishes_in += u64::from(flow != Flow::Again);
+        self.counts.publishes_in += u64::from(!matches!(flow, Flow::Again | Flow::Hold));
         flow
     }
 
@@ -131,7 +134,12 @@ impl<D: Disk> Shell<D> {
                 self.uncount_inbound(conn, publish.delivery);
                 self.hold(io, conn, receiver)
             }
-            Handed::Quota => {
+            // MQTT 3 has no answer that says so.
+            Handed::Full if !self.links.get(conn).is_some_and(Link::is_v5) => {
+                self.uncount_inbound(conn, publish.delivery);
+                Flow::Hold
+            }
+            Handed::Full | Handed::Quota => {
                 self.counts.refused_quota += 1;
                 self.turn_down(io, conn, publish.delivery, ReasonCode::QuotaExceeded)
             }
@@ -192,7 +200,7 @@ impl<D: Disk> Shell<D> {
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let v5 = link.encoder.version.is_v5();
         if !v5 && reason == ReasonCode::QuotaExceeded && delivery != Delivery::AtMostOnce {
-            return self.refuse(io, conn, reason, "a queue is full");
+            return self.refuse(io, conn, reason, "the log takes nothing more");
         }
         match delivery {
             Delivery::AtMostOnce => {}
@@ -265,7 +273,7 @@ impl<D: Disk> Shell<D> {
         let destinations = routed.destinations;
         let over = Handed::Over { destinations };
         if record.qos != QoS::AtMostOnce && routed.held.contains(SessionFlags::FULL) {
-            return Handed::Quota;
+            return Handed::Full;
         }
         let opens = record.inbound.is_some() && publisher_logged;
         let logged = self.is_to_be_logged(record, routed, opens);

@@ -97,17 +97,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_subscriptions)]
     pub(crate) max_subscriptions: usize,
 
-    /// Messages waiting for one session; further ones are refused.
+    /// Messages waiting for one session; further ones are refused, or held for MQTT 3 clients.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_queued_messages)]
     pub(crate) max_queued_messages: usize,
 
-    /// Bytes of messages waiting for one session; further ones are refused.
+    /// Bytes of messages waiting for one session; further ones are refused, or held.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     pub(crate) max_queued_bytes: u64,
 
     /// How long a publisher is held for a slow receiver before QoS 0 messages to it are dropped.
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = parse_duration)]
     pub(crate) max_hold: Duration,
+
+    /// Publishes of one MQTT 3 client held for a full queue above which it is not read any more.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
+    pub(crate) max_held: u64,
 
     /// How often $SYS topics are renewed; 0s turns them off.
     #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = parse_duration)]
@@ -175,6 +179,7 @@ impl Args {
             max_queued_messages: self.max_queued_messages,
             max_queued_bytes: self.max_queued_bytes,
             max_hold: self.max_hold,
+            max_held_bytes: bounded("--max-held", self.max_held, 0, 1 << 30)?,
             ..Limits::default()
         };
         Ok(BrokerOptions {

@@ -5,6 +5,7 @@ mod crash;
 mod expiry;
 mod flood;
 mod harness;
+mod held;
 mod order;
 mod random;
 mod restart;

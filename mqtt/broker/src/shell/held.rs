@@ -1,0 +1,217 @@
+//! Publishes that wait for a full queue. MQTT 3 cannot refuse one, so they are held: set aside in
+//! their order, while the connection is read for its other packets. Among these are the
+//! acknowledgements that empty the client's own queue, which others may wait for.
+//!
+//! Owns: what is set aside, within the bounds of its connection and its lane. At a bound reading
+//! stops. A client whose own queue is full meanwhile may wait for itself in a circle: after
+//! `max_hold` its publishes are thrown away unanswered and the rest is read, once more so long;
+//! then it is closed, and sends again what was not answered.
+//!
+//! Does not know: which queue is full; the decision says so each time it is made.
+
+use std::collections::VecDeque;
+
+use zzq_codec::Packet;
+use zzq_lanes::ConnId;
+use zzq_types::ReasonCode;
+use zzq_wal::disk::Disk;
+
+use super::hold::HOLD;
+use super::{Flow, Io, Shell};
+
+/// Connections that are tried in one turn.
+const STEPS: usize = 256;
+
+/// What one connection has set aside.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Encoded, as they came.
+    packets: VecDeque<Box<[u8]>>,
+    bytes: usize,
+    stage: Stage,
+}
+
+/// How far a connection is that waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// It is read.
+    #[default]
+    Reads,
+    /// It has no room for another publish, and is not read.
+    Stopped,
+    /// It is read, and its publishes are thrown away.
+    Sheds,
+}
+
+/// The connections of a lane that have set something aside.
+#[derive(Debug, Default)]
+pub(super) struct Holding {
+    conns: VecDeque<ConnId>,
+    bytes: usize,
+    /// Some were freed: others may have room for more.
+    has_freed: bool,
+    /// What the index is like for which they are tried, and how many are still to be.
+    tried: Option<u64>,
+    left: usize,
+    /// One of them waits for the log as well.
+    wants_log: bool,
+}
+
+impl Held {
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+}
+
+impl Holding {
+    /// Records were applied, or the log has room.
+    pub(super) fn log_goes_on(&mut self) {
+        if std::mem::take(&mut self.wants_log) {
+            self.tried = None;
+        }
+    }
+
+    fn free(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.has_freed |= bytes > 0;
+    }
+}
+
+impl<D: Disk> Shell<D> {
+    /// Whether this publish waits for those before it.
+    pub(super) fn is_behind_held(&self, conn: ConnId, packet: &Packet<'_>) -> bool {
+        matches!(packet, Packet::Publish(_))
+            && self
+                .links
+                .get(conn)
+                .is_some_and(|link| !link.held.is_empty() || link.held.stage == Stage::Sheds)
+    }
+
+    /// Sets a publish aside.
+    pub(super) fn set_aside(&mut self, io: &mut Io<'_, D>, conn: ConnId, packet: &[u8]) -> Flow {
+        if self.journal.is_read_only() {
+            // Nothing will empty a queue.
+            return self.refuse(io, conn, ReasonCode::UnspecifiedError, "the log is read-only");
+        }
+        let most = self.shared.options.limits.max_held_bytes;
+        let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let held = &mut link.held;
+        if held.stage == Stage::Sheds {
+            self.counts.shed += 1;
+            return Flow::Next;
+        }
+        let fits = held.is_empty() || held.bytes + packet.len() <= most;
+        if !fits || self.holding.bytes + packet.len() > self.shared.held_bytes() {
+            if std::mem::replace(&mut held.stage, Stage::Stopped) == Stage::Reads {
+                io.set_timer(conn, HOLD, io.now() + self.shared.options.limits.max_hold);
+            }
+            return self.park(io, conn);
+        }
+        if held.is_empty() {
+            tracing::info!(peer = %link.peer, client = %link.client, "held: a queue is full");
+            self.holding.conns.push_back(conn);
+        }
+        held.packets.push_back(packet.into());
+        held.bytes += packet.len();
+        self.holding.bytes += packet.len();
+        Flow::Next
+    }
+
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.holding.bytes
+    }
+
+    /// Goes on with what was set aside, if something has changed since it was tried.
+    pub(super) fn go_on_held(&mut self, io: &mut Io<'_, D>) {
+        let generation = Some(self.index.generation());
+        if self.holding.tried != generation {
+            self.holding.tried = generation;
+            self.holding.left = self.holding.conns.len();
+        }
+        let steps = self.holding.left.min(STEPS);
+        self.holding.left -= steps;
+        for _ in 0..steps {
+            let Some(conn) = self.holding.conns.pop_front() else { break };
+            if self.go_on_held_of(io, conn) {
+                self.holding.conns.push_back(conn);
+            }
+        }
+        if std::mem::take(&mut self.holding.has_freed) {
+            self.unpark(io);
+        }
+    }
+
+    /// Whether what was set aside is to be tried in another turn.
+    pub(super) fn has_held_to_try(&self) -> bool {
+        let holding = &self.holding;
+        let is_new = holding.tried != Some(self.index.generation());
+        holding.has_freed || !holding.conns.is_empty() && (is_new || holding.left > 0)
+    }
+
+    /// True: it still waits.
+    fn go_on_held_of(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> bool {
+        loop {
+            let Some(link) = self.links.up_mut(conn) else { return false };
+            let Some(packet) = link.held.packets.pop_front() else { break };
+            let publish = link.decoder.decode(&packet);
+            assert!(matches!(publish, Ok(Some((Packet::Publish(_), _)))), "it was decoded before");
+            let Ok(Some((Packet::Publish(publish), _))) = publish else { continue };
+            let flow = self.publish(io, conn, &publish);
+            let Some(link) = self.links.up_mut(conn) else { return false };
+            if matches!(flow, Flow::Again | Flow::Hold) {
+                link.held.packets.push_front(packet);
+                self.holding.wants_log |= flow == Flow::Again;
+                return true;
+            }
+            link.held.bytes -= packet.len();
+            self.holding.free(packet.len());
+        }
+        // One that sheds ends all the same, for what it has lost must come again.
+        if let Some(link) = self.links.up_mut(conn)
+            && link.held.stage == Stage::Stopped
+        {
+            link.held.stage = Stage::Reads;
+        }
+        false
+    }
+
+    /// A connection ends: what it has set aside was not answered.
+    pub(super) fn drop_held(&mut self, conn: ConnId) {
+        let Some(link) = self.links.get_mut(conn) else { return };
+        let held = std::mem::take(&mut link.held);
+        self.holding.free(held.bytes);
+        self.counts.shed += held.packets.len() as u64;
+    }
+
+    /// The log has failed: nobody who waits will be answered.
+    pub(super) fn dismiss_held(&mut self, io: &mut Io<'_, D>) {
+        for conn in std::mem::take(&mut self.holding.conns) {
+            self.dismiss(io, conn, ReasonCode::UnspecifiedError, "the log is read-only");
+        }
+    }
+
+    /// A connection was stopped, or has shed, for as long as one is held.
+    pub(super) fn stopped_long_enough(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        let Some(link) = self.links.up_mut(conn) else { return };
+        let is_full = link.session.is_some_and(|session| self.full.contains(&session));
+        match link.held.stage {
+            Stage::Reads => return,
+            Stage::Stopped if !link.parked => {
+                link.held.stage = Stage::Reads;
+                return;
+            }
+            Stage::Stopped if is_full => {
+                link.held.stage = Stage::Sheds;
+                io.resume(conn);
+            }
+            Stage::Stopped => {}
+            Stage::Sheds => {
+                let why = "it waits for a full queue, and others for its own";
+                self.dismiss(io, conn, ReasonCode::QuotaExceeded, why);
+                return;
+            }
+        }
+        io.set_timer(conn, HOLD, io.now() + self.shared.options.limits.max_hold);
+    }
+}

@@ -1,0 +1,274 @@
+//! Publishers that wait for a full queue: MQTT 3 cannot refuse a publish, so it is held, and the
+//! rest of what its client sends is not.
+
+use zzq_codec::{AckKind, Packet};
+use zzq_types::ProtocolVersion::{V5, V31, V311};
+use zzq_types::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
+use zzq_types::{ProtocolVersion, QoS};
+
+use super::harness::*;
+
+/// Queues of two messages.
+fn narrow(version: ProtocolVersion, lanes: u16) -> Setup {
+    let mut setup = Setup { lanes, ..Setup::new(version) };
+    setup.options.limits.max_queued_messages = 2;
+    setup
+}
+
+/// A session without a connection whose queue is full, with the identifiers 1 and 2.
+fn full(world: &mut World, name: &str, topic: &str) {
+    let mut away = world.member(name);
+    world.subscribe(&mut away, topic, ExactlyOnce);
+    away.disconnect();
+    world.settle();
+    let mut filler = world.guest("filler");
+    for id in 1..=2 {
+        world.publish(&mut filler, Line::new(topic, "before", AtLeastOnce, id));
+    }
+    filler.disconnect();
+    world.settle();
+}
+
+/// Takes all that comes and answers it; returns the messages.
+fn drain(world: &mut World, clients: &mut [&mut Client]) -> Vec<Vec<String>> {
+    let mut got = vec![Vec::new(); clients.len()];
+    for _ in 0..50 {
+        for (client, got) in clients.iter_mut().zip(&mut got) {
+            for line in client.got() {
+                answer(client, &line);
+                got.push(line);
+            }
+        }
+        world.pass(20);
+    }
+    got
+}
+
+/// The answer that a packet asks for.
+fn answer(client: &mut Client, line: &str) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let id = |word: &str| word.trim_start_matches('#').parse().unwrap();
+    match words[..] {
+        ["PUBREC", n] => client.ack(AckKind::PubRel, id(n)),
+        ["PUBREL", n] => client.ack(AckKind::PubComp, id(n)),
+        [_, "q1", n, ..] => client.ack(AckKind::PubAck, id(n)),
+        [_, "q2", n, ..] => client.ack(AckKind::PubRec, id(n)),
+        _ => {}
+    }
+}
+
+fn each_world(test: impl Fn(World, &str)) {
+    for version in [V31, V311] {
+        for lanes in [1, 2, 3] {
+            test(narrow(version, lanes).start(), &format!("{version:?}, {lanes} lanes"));
+        }
+    }
+}
+
+#[test]
+fn a_publish_to_a_full_queue_waits_and_the_rest_of_its_client_does_not() {
+    each_world(|mut world, what| {
+        full(&mut world, "away", "t");
+        let mut publisher = world.member("publisher");
+        publisher.publish(Line::new("t", "first", AtLeastOnce, 1));
+        // Behind it in its order, though they would find room.
+        publisher.publish(Line::new("other", "second", AtLeastOnce, 2));
+        publisher.publish(Line::new("other", "third", ExactlyOnce, 3));
+        publisher.publish(Line::new("t", "fourth", AtMostOnce, 0));
+        publisher.send(&Packet::PingReq);
+        world.pass(60_000);
+        assert_eq!(publisher.got(), ["PINGRESP"], "{what}");
+        world.subscribe(&mut publisher, "other", AtMostOnce);
+        let mut away = world.call(&Hello::member("away"));
+        let got = drain(&mut world, &mut [&mut away, &mut publisher]);
+        let messages = ["t=before q1 #1", "t=before q1 #2", "t=first q1 #3", "t=fourth"];
+        assert_eq!(got[0].iter().filter(|line| line.starts_with("t=")).count(), 4, "{what}");
+        assert!(
+            messages.iter().all(|line| got[0].iter().any(|got| got == line)),
+            "{what}: {got:?}"
+        );
+        let answers: Vec<_> = got[1].iter().filter(|line| line.starts_with("PUB")).collect();
+        assert_eq!(answers, ["PUBACK 1", "PUBACK 2", "PUBREC 3", "PUBCOMP 3"], "{what}");
+        let messages: Vec<_> = got[1].iter().filter(|line| line.starts_with("other")).collect();
+        assert_eq!(messages, ["other=second", "other=third"], "{what}");
+    });
+}
+
+/// Found by the simulator: each was closed for its publish before its acknowledgements were read,
+/// came back and published again, for ever.
+#[test]
+fn two_that_wait_for_each_other_go_on() {
+    each_world(|mut world, what| {
+        full(&mut world, "a", "to-a");
+        full(&mut world, "b", "to-b");
+        let mut clients = ["a", "b"].map(|name| {
+            let mut client = world.open();
+            client.gather();
+            client.connect(&Hello::member(name));
+            let topic = if name == "a" { "to-b" } else { "to-a" };
+            for id in 1..=5 {
+                client.publish(Line::new(topic, &id.to_string(), AtLeastOnce, id));
+            }
+            client.flush();
+            client
+        });
+        world.pass(1000);
+        let [a, b] = &mut clients;
+        let got = drain(&mut world, &mut [a, b]);
+        for got in got {
+            let of = |start: &str| got.iter().filter(|line| line.starts_with(start)).count();
+            assert_eq!((of("to-"), of("PUBACK")), (7, 5), "{what}: {got:?}");
+        }
+        assert!(world.owes_nothing("a") && world.owes_nothing("b"), "{what}");
+    });
+}
+
+#[test]
+fn a_client_is_not_held_for_its_own_queue() {
+    each_world(|mut world, what| {
+        full(&mut world, "self", "t");
+        let mut client = world.call(&Hello::member("self"));
+        assert_eq!(client.got()[1..], ["t=before q1 #1", "t=before q1 #2"], "{what}");
+        client.publish(Line::new("t", "own", AtLeastOnce, 1));
+        world.settle();
+        let got = client.got();
+        assert!(got.contains(&"PUBACK 1".into()), "{what}: {got:?}");
+    });
+}
+
+#[test]
+fn mqtt_5_says_that_a_queue_is_full() {
+    //= MQTT5-4.3.3-9
+    for lanes in [1, 2] {
+        let mut world = narrow(V5, lanes).start();
+        full(&mut world, "away", "t");
+        let mut publisher = world.guest("publisher");
+        publisher.publish(Line::new("t", "x", AtLeastOnce, 1));
+        publisher.publish(Line::new("t", "x", ExactlyOnce, 2));
+        world.settle();
+        assert_eq!(publisher.got(), ["PUBACK 1 failed", "PUBREC 2 failed"]);
+    }
+}
+
+/// Publishes a lot to a full queue; what is held stays below the bound.
+fn flood(world: &mut World, client: &mut Client, topic: &str, qos: QoS, count: u16) {
+    client.gather();
+    for id in 1..=count {
+        client.publish(Line::new(topic, &format!("{id:0100}"), qos, id));
+    }
+    client.flush();
+    world.settle();
+    let lanes = usize::from(world.setup.lanes);
+    let held: usize = (0..lanes).map(|lane| world.shell(lane).held_bytes()).sum();
+    assert!(held <= world.setup.options.limits.max_held_bytes, "{held}");
+}
+
+#[test]
+fn a_client_that_has_much_held_is_read_on_when_there_is_room() {
+    for lanes in [1, 2] {
+        let mut setup = narrow(V311, lanes);
+        setup.options.limits.max_held_bytes = 1000;
+        let mut world = setup.start();
+        full(&mut world, "away", "t");
+        let mut publisher = world.guest("publisher");
+        flood(&mut world, &mut publisher, "t", AtLeastOnce, 100);
+        // Its silence is the broker's: nothing is read, and it is not closed for that.
+        world.pass(60_000);
+        assert_eq!(publisher.got(), [""; 0]);
+        let mut away = world.call(&Hello::member("away"));
+        for _ in 0..4 {
+            drain(&mut world, &mut [&mut away]);
+        }
+        let acknowledged: Vec<_> = (1..=100).map(|id| format!("PUBACK {id}")).collect();
+        assert_eq!(publisher.got(), acknowledged);
+        assert_eq!((0..usize::from(lanes)).map(|l| world.shell(l).held_bytes()).sum::<usize>(), 0);
+    }
+}
+
+/// More than is held for one client lies before its acknowledgements, and others wait for these.
+#[test]
+fn two_that_have_more_to_say_than_is_held_go_on_in_the_end() {
+    for lanes in [1, 2] {
+        let mut setup = narrow(V311, lanes);
+        setup.options.limits.max_held_bytes = 300;
+        let mut world = setup.start();
+        full(&mut world, "a", "to-a");
+        full(&mut world, "b", "to-b");
+        let mut open = [1, 1];
+        // Clients that come back, and send again what was not answered before they answer.
+        for _ in 0..20 {
+            let names = ["a", "b"];
+            let mut clients = names.map(|name| world.call(&Hello::member(name)));
+            for (at, client) in clients.iter_mut().enumerate() {
+                client.gather();
+                for id in open[at]..=10 {
+                    let topic = format!("to-{}", names[1 - at]);
+                    client.publish(Line::new(&topic, &format!("{id:0100}"), AtLeastOnce, id));
+                }
+                client.flush();
+            }
+            for _ in 0..15 {
+                for (at, client) in clients.iter_mut().enumerate() {
+                    for line in client.got() {
+                        answer(client, &line);
+                        open[at] += u16::from(line.starts_with("PUBACK"));
+                    }
+                }
+                world.pass(1000);
+            }
+            for client in &clients {
+                client.reset();
+            }
+            world.pass(100);
+        }
+        assert_eq!(open, [11, 11], "{lanes} lanes");
+    }
+}
+
+#[test]
+fn nobody_is_held_on_a_log_that_has_failed() {
+    for lanes in [1, 2] {
+        let mut world = narrow(V311, lanes).start();
+        full(&mut world, "away", "t");
+        let mut held = world.guest("held");
+        held.publish(Line::new("t", "x", AtLeastOnce, 1));
+        world.pass(100);
+        world.disk.hold();
+        let mut other = world.guest("other");
+        other.publish(Line::new("u", "x", AtLeastOnce, 1));
+        for _ in 0..2 {
+            world.settle();
+            for token in world.disk.in_flight() {
+                world.disk.release_with(token, FAIL);
+            }
+        }
+        world.pass(100);
+        assert!(world.is_read_only());
+        assert_eq!(held.got(), ["closed"]);
+        let mut late = world.guest("late");
+        late.publish(Line::new("t", "x", AtLeastOnce, 1));
+        world.settle();
+        assert_eq!(late.got(), ["closed"]);
+    }
+}
+
+#[test]
+fn what_is_held_goes_with_its_connection() {
+    for lanes in [1, 2] {
+        let mut world = narrow(V311, lanes).start();
+        full(&mut world, "away", "t");
+        for is_lost in [true, false] {
+            let mut publisher = world.guest("publisher");
+            flood(&mut world, &mut publisher, "t", AtLeastOnce, 20);
+            if is_lost {
+                publisher.reset();
+            } else {
+                publisher.disconnect();
+            }
+            world.settle();
+            for lane in 0..usize::from(lanes) {
+                assert_eq!(world.shell(lane).held_bytes(), 0);
+            }
+        }
+    }
+}
