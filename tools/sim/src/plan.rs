@@ -102,6 +102,7 @@ impl Plan {
         let few = usize::try_from(chance.within(10, 60)).unwrap_or(60);
         if is_limited {
             options.limits.max_queued_messages = few;
+            options.limits.max_held_bytes = *chance.pick(&[200, 2000, 1 << 20]);
         }
         let weather = Weather {
             delay_ms: *chance.pick(&[1, 5, 40]),
@@ -110,7 +111,7 @@ impl Plan {
             piece: *chance.pick(&[3, 50, 1 << 16, 1 << 16, 1 << 16]),
         };
         let count = chance.within(3, 6);
-        let clients = (0..count).map(|at| ClientPlan::new(at, is_limited, &mut chance));
+        let clients = (0..count).map(|at| ClientPlan::new(at, &mut chance));
         let mut clients: Vec<_> = clients.collect();
         let mut aliases = Chance::new(seed, "aliases");
         for client in clients.iter_mut().filter(|client| client.version.is_v5()) {
@@ -170,11 +171,9 @@ impl Faults {
 }
 
 impl ClientPlan {
-    /// Where queues are limited all speak MQTT 5: see the known gaps in `doc/architecture.md`.
-    fn new(at: u64, is_limited: bool, chance: &mut Chance) -> Self {
+    fn new(at: u64, chance: &mut Chance) -> Self {
         use ProtocolVersion::{V5, V31, V311};
-        let drawn = *chance.pick(&[V31, V311, V311, V5, V5, V5]);
-        let version = if is_limited { V5 } else { drawn };
+        let version = *chance.pick(&[V31, V311, V311, V5, V5, V5]);
         let keeps = match chance.below(8) {
             // Somebody is there to keep promises to.
             _ if at == 0 => Keeps::Always,
