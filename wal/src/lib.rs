@@ -110,8 +110,8 @@ pub mod negative_controls {
     pub use crate::recover::rules::{Rule, SwitchedOff, switch_off};
 }
 pub use recover::{
-    Cleared, End, OnProgress, PROGRESS_STEP, Progress, RecoveredRecord, Recovery, SegmentReport,
-    Visit, Void, Why, inspect,
+    Cleared, End, OnProgress, PROGRESS_STEP, Progress, RecoveredRecord, Recovery, Renewed,
+    SegmentReport, Visit, Void, Why, inspect,
 };
 pub use segment::{META_NAME, segment_name, segment_number};
 pub use tail::{Group, TailCursor, TailRecord};

@@ -36,10 +36,20 @@ impl<D: Disk> Meta<D> {
         }
         let file = disk.create(META_NEW_NAME, (PAGES * BLOCK) as u64)?;
         let mut meta = Self { file, facts: Arc::default(), whole: 0, poisoned: false };
-        meta.update(|current| *current = facts)?;
+        meta.write(facts)?;
         disk.rename(META_NEW_NAME, META_NAME)?;
         disk.sync_dir()?;
         Ok(meta)
+    }
+
+    /// Changes facts in a file made anew. A process that ended may have been told that its write of
+    /// a page, or the sync of the name, had failed: what can be read may never become durable, and
+    /// the page that is certain is not known.
+    pub(crate) fn replace(self, disk: &D, change: impl FnOnce(&mut Facts)) -> io::Result<Self> {
+        let mut facts = Facts::clone(&self.facts);
+        change(&mut facts);
+        assert!(facts.durable >= self.facts.durable, "what was durable stays so");
+        Self::create(disk, facts)
     }
 
     /// Reads the newer good page.
@@ -82,7 +92,7 @@ impl<D: Disk> Meta<D> {
         if self.poisoned {
             return Err(io::Error::other("an earlier write of meta failed"));
         }
-        facts.sequence = self.facts.sequence + 1;
+        facts.sequence = self.facts.sequence.max(facts.sequence) + 1;
         self.poisoned = true;
         let mut page = IoBuffer::with_blocks(1);
         facts.encode(&mut page);

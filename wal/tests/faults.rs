@@ -471,7 +471,9 @@ fn without_space_a_start_fails_and_the_next_one_with_space_finds_all() {
     for seed in 2..5 {
         match open(disk.clone(), small(seed)) {
             Err(OpenError::Disk { what, error }) => {
-                assert!(what.contains("segment") && error.kind() == ErrorKind::StorageFull);
+                assert!(
+                    what.contains("making a segment") && error.kind() == ErrorKind::StorageFull
+                );
             }
             other => panic!("{other:?}"),
         }

@@ -227,6 +227,7 @@ fn tell(path: &Path, recovery: &Recovery, states: &[State]) {
         records = recovery.segments.iter().map(|segment| segment.records).sum::<u64>(),
         last = recovery.last_lsn.get(),
         torn = recovery.segments.iter().filter(is_torn).count(),
+        renewed = recovery.renewed.as_ref().map_or(0, |renewed| renewed.groups),
         sessions,
         retained,
         "recovered"

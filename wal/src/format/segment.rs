@@ -39,7 +39,7 @@
 //! 232  ..  zero
 //! ```
 
-use super::group::Place;
+use super::group::{GroupHeader, Place};
 use super::{Fault, Salt, array_at, check_block, put, seal_block, u32_at, u64_at};
 use crate::disk::BLOCK;
 use crate::lsn::Lsn;
@@ -87,6 +87,18 @@ pub struct LastGood {
 }
 
 impl LastGood {
+    /// The group with this header, which ends at this offset.
+    pub fn of(header: &GroupHeader, end: u64) -> Self {
+        Self {
+            segment: header.segment,
+            end,
+            group: header.number,
+            lsn: header.last_lsn(),
+            time_ms: header.time_ms,
+            checksum: header.checksum,
+        }
+    }
+
     /// Where it ends.
     pub fn place(&self) -> Place {
         Place { segment: self.segment, offset: self.end }

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::disk::{BLOCK, Disk, DiskFile};
-use crate::format::segment::{Beginning, Identity, LastGood, SegmentHeader};
+use crate::format::segment::{Beginning, GROUPS_AT, Identity, LastGood, SegmentHeader};
 use crate::format::{Salt, index};
 use crate::io::IoBuffer;
 use crate::log::options::Entropy;
@@ -27,13 +27,23 @@ pub(crate) struct Purpose {
     pub(crate) length: u64,
 }
 
+/// A file that nothing needs, for a later segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spare {
+    pub(crate) number: u64,
+    pub(crate) length: u64,
+    /// A start has found it. Whoever gave it its name may have been told that this had failed: with
+    /// a power cut it could be a segment again, and must not be written to before.
+    pub(crate) found: bool,
+}
+
 pub(crate) struct Maker<D: Disk> {
     pub(crate) disk: Arc<D>,
     pub(crate) identity: Identity,
     pub(crate) epoch: u64,
     /// The newest number and its salt; 0 before the first.
     pub(crate) newest: (u64, Salt),
-    pub(crate) spares: Vec<(u64, u64)>,
+    pub(crate) spares: Vec<Spare>,
     pub(crate) next_spare: u64,
     pub(crate) entropy: Entropy,
 }
@@ -71,11 +81,29 @@ impl<D: Disk> Maker<D> {
     /// A segment in place, its name durable, ready for groups. After an error nothing of it is
     /// left under a segment's name, unless the directory itself failed.
     pub(crate) fn make(&mut self, purpose: &Purpose) -> Result<Arc<Segment<D::File>>, MakeError> {
-        let (spare, file) = self.take_file(purpose.length)?;
-        let header = SegmentHeader {
+        let taken = self.take_file(purpose.length)?;
+        let header = self.header(purpose, self.epoch);
+        self.put_in_place(taken, header, &IoBuffer::new())
+    }
+
+    /// The same in a file of its own, for an epoch that has ended, with groups in it from the
+    /// start: `seal` fits them to the segment. It has its name only once they are durable.
+    pub(crate) fn make_with(
+        &mut self,
+        purpose: &Purpose,
+        epoch: u64,
+        seal: impl FnOnce(&SegmentHeader) -> IoBuffer,
+    ) -> Result<Arc<Segment<D::File>>, MakeError> {
+        let taken = self.create_file(purpose.length)?;
+        let header = self.header(purpose, epoch);
+        self.put_in_place(taken, header, &seal(&header))
+    }
+
+    fn header(&mut self, purpose: &Purpose, epoch: u64) -> SegmentHeader {
+        SegmentHeader {
             identity: self.identity,
             key: 0,
-            epoch: self.epoch,
+            epoch,
             number: self.newest.0 + 1,
             length: purpose.length,
             salt: (self.entropy)(),
@@ -83,8 +111,16 @@ impl<D: Disk> Maker<D> {
             continues: purpose.continues.0,
             beginning: purpose.beginning,
             last_good: purpose.last_good,
-        };
-        if let Err(error) = self.place(&spare, &file, &header) {
+        }
+    }
+
+    fn put_in_place(
+        &mut self,
+        (spare, file): (String, D::File),
+        header: SegmentHeader,
+        groups: &IoBuffer,
+    ) -> Result<Arc<Segment<D::File>>, MakeError> {
+        if let Err(error) = self.place(&spare, &file, &header, groups) {
             // The file is poisoned: it is not used again, whatever happens to its name.
             let _ = self.disk.remove(&spare);
             return Err(error);
@@ -93,10 +129,23 @@ impl<D: Disk> Maker<D> {
         Ok(Arc::new(Segment::new(header, file)))
     }
 
-    fn place(&self, spare: &str, file: &D::File, header: &SegmentHeader) -> Result<(), MakeError> {
+    fn place(
+        &self,
+        spare: &str,
+        file: &D::File,
+        header: &SegmentHeader,
+        groups: &IoBuffer,
+    ) -> Result<(), MakeError> {
         let mut block = IoBuffer::with_blocks(1);
         header.encode(&mut block);
-        file.write_at(&block, 0).and_then(|()| file.sync()).map_err(MakeError::of_file)?;
+        let write = || {
+            file.write_at(&block, 0)?;
+            if !groups.is_empty() {
+                file.write_at(groups, GROUPS_AT)?;
+            }
+            file.sync()
+        };
+        write().map_err(MakeError::of_file)?;
         match self.disk.rename(spare, &segment_name(header.number)) {
             Err(error) if is_full(&error) => return Err(MakeError::NoSpace(error)),
             renamed => renamed.map_err(MakeError::Names)?,
@@ -105,17 +154,21 @@ impl<D: Disk> Maker<D> {
     }
 
     fn take_file(&mut self, length: u64) -> Result<(String, D::File), MakeError> {
-        if let Some(at) = self.spares.iter().position(|(_, len)| *len == length) {
-            let name = spare_name(self.spares.swap_remove(at).0);
+        if let Some(at) = self.spares.iter().position(|spare| spare.length == length) {
+            let spare = self.spares.swap_remove(at);
+            let name = self.certain_name(spare).map_err(MakeError::Names)?;
             let file = self.disk.open(&name).map_err(MakeError::of_file)?;
             return Ok((name, file));
         }
         // Spares of another length only take space from the file to be made.
-        while let Some((number, _)) = self.spares.pop() {
-            self.disk.remove(&spare_name(number)).map_err(MakeError::Names)?;
+        while let Some(spare) = self.spares.pop() {
+            self.disk.remove(&spare_name(spare.number)).map_err(MakeError::Names)?;
         }
-        let name = spare_name(self.next_spare);
-        self.next_spare += 1;
+        self.create_file(length)
+    }
+
+    fn create_file(&mut self, length: u64) -> Result<(String, D::File), MakeError> {
+        let name = self.fresh_name();
         match self.disk.create(&name, length) {
             Ok(file) => Ok((name, file)),
             Err(error) => {
@@ -132,13 +185,29 @@ impl<D: Disk> Maker<D> {
         if self.spares.len() >= SPARES_MAX {
             return self.disk.remove(&name);
         }
-        let spare = self.next_spare;
-        self.next_spare += 1;
-        self.disk.rename(&name, &spare_name(spare))?;
+        let number = self.next_spare;
+        let spare = self.fresh_name();
+        self.disk.rename(&name, &spare)?;
         // Before a new header: the old name must not come back with it after a power cut.
         self.disk.sync_dir()?;
-        self.spares.push((spare, length));
+        self.spares.push(Spare { number, length, found: false });
         Ok(())
+    }
+
+    fn certain_name(&mut self, spare: Spare) -> io::Result<String> {
+        let name = spare_name(spare.number);
+        if !spare.found {
+            return Ok(name);
+        }
+        let certain = self.fresh_name();
+        self.disk.rename(&name, &certain)?;
+        self.disk.sync_dir()?;
+        Ok(certain)
+    }
+
+    fn fresh_name(&mut self) -> String {
+        self.next_spare += 1;
+        spare_name(self.next_spare - 1)
     }
 }
 

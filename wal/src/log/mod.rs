@@ -17,6 +17,7 @@ mod open;
 mod options;
 mod pack;
 mod producer;
+mod renew;
 mod shared;
 mod truncate;
 mod wanted;

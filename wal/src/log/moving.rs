@@ -1,14 +1,56 @@
 //! After a failed write: the unacknowledged groups move, once, to a fresh segment.
+//!
+//! Owns: what a group becomes at another place, and the move of those in flight.
 
 use std::sync::Arc;
 
 use crate::disk::Disk;
-use crate::format::group::Place;
+use crate::format::group::{GroupHeader, Place};
+use crate::format::segment::SegmentHeader;
 use crate::log::core::{Active, Core, Mode};
 use crate::log::flight::{Flight, State};
 use crate::log::helper::Task;
 use crate::log::shared::Shared;
+use crate::lsn::Lsn;
 use crate::segment::Segment;
+
+/// Groups that move to one segment, in order, with the numbers and LSNs that they have.
+pub(crate) struct Moves<'s> {
+    segment: &'s SegmentHeader,
+    durable: Lsn,
+    /// From where to where.
+    places: Vec<(Place, Place)>,
+}
+
+impl<'s> Moves<'s> {
+    /// Up to `durable` all is durable elsewhere.
+    pub(crate) fn to(segment: &'s SegmentHeader, durable: Lsn) -> Self {
+        Self { segment, durable, places: Vec::new() }
+    }
+
+    /// Seals a group that lay at the offset `from` for the offset `to`, behind the group with the
+    /// checksum `previous`.
+    pub(crate) fn seal(
+        &mut self,
+        header: &mut GroupHeader,
+        (from, to): (u64, u64),
+        previous: u32,
+        bytes: &mut [u8],
+    ) -> (Place, Place) {
+        let old = Place { segment: header.segment, offset: from };
+        let new = Place { segment: self.segment.number, offset: to };
+        header.salt = self.segment.salt;
+        header.segment = self.segment.number;
+        header.previous = previous;
+        header.durable = self.durable;
+        // A big record may begin in a group that moved before this one.
+        let renamed = self.places.iter().find(|(old, _)| header.open == Some(*old));
+        header.open = renamed.map_or(header.open, |(_, new)| Some(*new));
+        header.seal_again(bytes);
+        self.places.push((old, new));
+        (old, new)
+    }
+}
 
 impl<D: Disk> Core<D> {
     /// With nothing in flight any more, asks for a segment to move to, or gives up.
@@ -43,7 +85,8 @@ impl<D: Disk> Core<D> {
         assert_eq!(self.mode, Mode::Moving);
         self.go_on_in(segment);
         let mut flights = std::mem::take(&mut self.flights);
-        let mut moves = Vec::new();
+        let target = self.active.segment.header;
+        let mut moves = Moves::to(&target, self.durable.lsn);
         for flight in &mut flights {
             self.place_again(flight, &mut moves);
         }
@@ -62,29 +105,20 @@ impl<D: Disk> Core<D> {
         self.mode = Mode::Running;
     }
 
-    fn place_again(&mut self, flight: &mut Flight<D::File>, moves: &mut Vec<(Place, Place)>) {
+    fn place_again(&mut self, flight: &mut Flight<D::File>, moves: &mut Moves<'_>) {
         let state = std::mem::replace(&mut flight.state, State::InFlight { token: u64::MAX });
         let mut buffer = match state {
             State::Ready(buffer) | State::Done(buffer) | State::Failed(buffer, _) => buffer,
             State::InFlight { .. } => unreachable!("all writes have come back"),
         };
-        let header = &self.active.segment.header;
-        let old = Place { segment: flight.header.segment, offset: flight.offset };
-        let new = Place { segment: header.number, offset: self.active.end };
-        flight.header.salt = header.salt;
-        flight.header.segment = header.number;
-        flight.header.previous = self.appended.checksum;
-        flight.header.durable = self.durable.lsn;
-        // A big record may begin in the group that moved before this one.
-        let renamed = moves.iter().find(|(old, _)| flight.header.open == Some(*old));
-        flight.header.open = renamed.map_or(flight.header.open, |(_, new)| Some(*new));
-        flight.header.seal_again(&mut buffer);
+        let places = (flight.offset, self.active.end);
+        let previous = self.appended.checksum;
+        let (old, new) = moves.seal(&mut flight.header, places, previous, &mut buffer);
         flight.segment = Arc::clone(&self.active.segment);
         flight.offset = new.offset;
         flight.moved = true;
         flight.state = State::Ready(buffer);
         self.append(flight);
-        moves.push((old, new));
         for lane in &mut self.lanes {
             if lane.open == Some(old) {
                 lane.open = Some(new);

@@ -14,8 +14,9 @@ use crate::io::IoBuffer;
 use crate::log::Log;
 use crate::log::core::{Active, Core, FLIGHTS_MAX, Limits, Mode};
 use crate::log::helper::{Helper, RING};
-use crate::log::maker::{Maker, Purpose};
+use crate::log::maker::{Maker, Purpose, Spare};
 use crate::log::options::{Commits, Options};
+use crate::log::renew::renew;
 use crate::log::shared::Shared;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
@@ -37,11 +38,14 @@ impl<D: Disk> Log<D> {
         options.check().map_err(OpenError::Options)?;
         let disk = Arc::new(disk);
         let recovered = recover(&disk, &options, visit)?;
-        let Recovered { mut files, mut recovery, last, segments } = recovered;
-        let mut meta = match files.meta.take() {
-            Some(meta) => meta,
-            None => create_meta(&*disk, &mut options)?,
+        let Recovered { mut files, mut recovery, last, mut segments, unproven } = recovered;
+        let meta = match files.meta.take() {
+            // Before the first segment: its name alone may not be certain.
+            Some(meta) if meta.facts().segments().is_none() => meta.replace(&*disk, |_| {}),
+            Some(meta) => Ok(meta),
+            None => create_meta(&*disk, &mut options),
         };
+        let meta = meta.map_err(OpenError::disk("making meta"))?;
         let identity = meta.facts().identity;
         if (identity.cluster, identity.node) != (options.identity.cluster, options.identity.node) {
             return Err(OpenError::Options("the log belongs to another node or cluster"));
@@ -59,18 +63,21 @@ impl<D: Disk> Log<D> {
             spares: keep_spares(&*disk, &files.spares)?,
             entropy: options.entropy,
         };
-        let purpose = continue_behind(&segments, last, limits.segment_size);
+        let (found_in, length) = (last.segment, next_length(&segments, last, limits.segment_size));
+        let (last, renewed) = renew(&mut maker, &mut segments, &unproven, last)?;
+        recovery.renewed = renewed;
+        let purpose = continue_behind(&segments, last, length);
         let made = maker.make(&purpose).map_err(io::Error::from);
         let made = made.map_err(OpenError::disk("making a segment"))?;
         let first = segments.first().unwrap_or(&made).header.number;
-        meta.update(|facts| {
+        let meta = meta.replace(&*disk, |facts| {
             facts.epoch = recovery.epoch;
             facts.durable = facts.durable.max(last.lsn);
             facts.durable_group = facts.durable_group.max(last.group);
             facts.set_segments(first, made.header.number);
-        })
-        .map_err(OpenError::disk("writing meta"))?;
-        let ended = end_last(&segments, &recovery);
+        });
+        let meta = meta.map_err(OpenError::disk("writing meta"))?;
+        let ended = end_last(&segments, &recovery, found_in);
         recovery.cleared.extend(ended.as_deref().map(unused));
         recycle_unneeded(&mut maker, &files, &segments, &mut recovery.cleared)?;
         let (commits, read_threads) = (options.commits, options.read_threads);
@@ -79,28 +86,33 @@ impl<D: Disk> Log<D> {
     }
 }
 
-/// The segment of this start: it breaks with all behind the last good group, and is as long as
-/// the groups of the one before suggest.
-fn continue_behind<F>(
-    segments: &[Arc<Segment<F>>],
-    last_good: LastGood,
-    segment_size: u64,
-) -> Purpose {
+/// The segment of this start is as long as the groups of the one before suggest.
+fn next_length<F>(segments: &[Arc<Segment<F>>], last: LastGood, segment_size: u64) -> u64 {
     let shortest = segment_size.min(FIRST_SEGMENT);
+    let older = segments.last().filter(|kept| kept.header.number == last.segment);
+    older.map_or(shortest, |kept| {
+        (kept.end() - GROUPS_AT).next_power_of_two().clamp(shortest, segment_size)
+    })
+}
+
+/// The segment of this start: it breaks with all behind the last good group.
+fn continue_behind<F>(segments: &[Arc<Segment<F>>], last_good: LastGood, length: u64) -> Purpose {
     let older = segments.last().filter(|kept| kept.header.number == last_good.segment);
     let salt = older.map_or_else(Default::default, |kept| kept.header.salt);
-    let length = older.map_or(shortest, |kept| {
-        (kept.end() - GROUPS_AT).next_power_of_two().clamp(shortest, segment_size)
-    });
     let continues = (last_good.segment, salt);
     Purpose { beginning: Beginning::Break, continues, last_good, length }
 }
 
-/// Nothing is written any more behind the last group that was found. Returns the segment with it,
-/// if what is there is of no use: no index, and no remains of a write, which may be looked at as
-/// long as this start lasts.
-fn end_last<F>(segments: &[Arc<Segment<F>>], recovery: &Recovery) -> Option<Arc<Segment<F>>> {
-    let older = segments.last()?;
+/// Nothing is written any more behind the last group. Returns the segment in which it was found,
+/// if what is behind it there is of no use: no index, and no remains of a write, which may be
+/// looked at as long as this start lasts.
+fn end_last<F>(
+    segments: &[Arc<Segment<F>>],
+    recovery: &Recovery,
+    found_in: u64,
+) -> Option<Arc<Segment<F>>> {
+    segments.last()?.set_broken();
+    let older = segments.iter().find(|kept| kept.header.number == found_in)?;
     older.set_broken();
     let found = recovery.segments.iter().find(|found| found.number == older.header.number)?;
     let of_use = older.is_indexed() || matches!(found.end, End::Torn { .. });
@@ -212,10 +224,9 @@ fn limits(options: &Options) -> Limits {
     }
 }
 
-fn create_meta<D: Disk>(disk: &D, options: &mut Options) -> Result<Meta<D>, OpenError> {
+fn create_meta<D: Disk>(disk: &D, options: &mut Options) -> io::Result<Meta<D>> {
     let identity = Identity { log: (options.entropy)(), ..options.identity };
-    let facts = Facts { identity, ..Facts::default() };
-    Meta::create(disk, facts).map_err(OpenError::disk("making meta"))
+    Meta::create(disk, Facts { identity, ..Facts::default() })
 }
 
 /// Bytes may have been written and read back without ever having been durable.
@@ -227,11 +238,13 @@ fn sync_all<D: Disk>(disk: &D, segments: &[Arc<Segment<D::File>>]) -> Result<(),
 }
 
 /// Two spare files stay, the others are removed.
-fn keep_spares<D: Disk>(disk: &D, found: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, OpenError> {
+fn keep_spares<D: Disk>(disk: &D, found: &[(u64, u64)]) -> Result<Vec<Spare>, OpenError> {
     let (kept, surplus) = found.split_at(found.len().min(2));
     for (number, _) in surplus {
         let name = spare_name(*number);
         disk.remove(&name).map_err(OpenError::disk(format!("removing {name}")))?;
     }
-    Ok(kept.to_vec())
+    let spare =
+        |(number, length): &(u64, u64)| Spare { number: *number, length: *length, found: true };
+    Ok(kept.iter().map(spare).collect())
 }

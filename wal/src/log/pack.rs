@@ -244,15 +244,7 @@ impl<D: Disk> Core<D> {
 impl<F> Flight<F> {
     /// The group, as what follows it names it.
     pub(crate) fn last_good(&self) -> LastGood {
-        let header = &self.header;
-        LastGood {
-            segment: header.segment,
-            end: self.offset + header.length as u64,
-            group: header.number,
-            lsn: header.last_lsn(),
-            time_ms: header.time_ms,
-            checksum: header.checksum,
-        }
+        LastGood::of(&self.header, self.offset + self.header.length as u64)
     }
 
     /// LSN before its first record.

@@ -214,7 +214,7 @@ fn find_end_from<F: DiskFile>(
         let offset = walk.at();
         let step =
             walk.next().map_err(|error| TruncateError::Disk { file: segment.name(), error })?;
-        let (Step::Group { header, .. }, end) = (step, offset) else {
+        let Step::Group { header, .. } = step else {
             return Err(TruncateError::Damage { file: segment.name(), offset });
         };
         if header.first_lsn > after {
@@ -228,14 +228,7 @@ fn find_end_from<F: DiskFile>(
             let behind = header.last_lsn();
             return Err(TruncateError::WithinGroup { after, before, behind });
         }
-        return Ok(LastGood {
-            segment: header.segment,
-            end: end + header.length as u64,
-            group: header.number,
-            lsn: after,
-            time_ms: header.time_ms,
-            checksum: header.checksum,
-        });
+        return Ok(LastGood::of(&header, walk.at()));
     }
 }
 

@@ -13,6 +13,7 @@ mod verdict;
 pub(crate) mod walk;
 pub(crate) mod window;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 
@@ -21,8 +22,8 @@ use self::assemble::{Assembler, PartFault};
 use self::files::{Files, FoundSegment};
 use self::report::Meter;
 pub use self::report::{
-    Cleared, End, OnProgress, PROGRESS_STEP, Progress, RecoveredRecord, Recovery, SegmentReport,
-    Visit, Void, Why,
+    Cleared, End, OnProgress, PROGRESS_STEP, Progress, RecoveredRecord, Recovery, Renewed,
+    SegmentReport, Visit, Void, Why,
 };
 use self::rules::Rule;
 use self::skip::first_header;
@@ -34,7 +35,7 @@ use crate::error::{Damage, OpenError};
 use crate::format::group::GroupHeader;
 use crate::format::record;
 use crate::format::segment::{Beginning, GROUPS_AT, LastGood};
-use crate::log::Options;
+use crate::log::{FLIGHTS_MAX, Options};
 use crate::lsn::Lsn;
 use crate::reader::reads::Reads;
 use crate::segment::{META_NAME, Segment};
@@ -46,6 +47,18 @@ pub(crate) struct Recovered<D: Disk> {
     pub(crate) last: LastGood,
     /// Segments with groups, as readers see them.
     pub(crate) segments: Vec<Arc<Segment<D::File>>>,
+    /// The groups at the end that nothing proves to have been durable, in order.
+    pub(crate) unproven: Vec<FoundGroup>,
+}
+
+/// A group of which only the bytes are known: they can be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundGroup {
+    /// The one that it follows.
+    pub(crate) before: LastGood,
+    /// Where it lies in its segment.
+    pub(crate) at: u64,
+    pub(crate) header: GroupHeader,
 }
 
 /// Reads a log as opening it would, and changes nothing: for tools.
@@ -72,6 +85,7 @@ pub(crate) fn recover<D: Disk>(
         last: LastGood::default(),
         recovery: Recovery { epoch: files.epoch, ..Recovery::default() },
         segments: Vec::new(),
+        newest: VecDeque::new(),
         cut: false,
         meter: Meter::new(None, 0, 0),
     };
@@ -98,8 +112,11 @@ pub(crate) fn recover<D: Disk>(
     recovery.unfinished += fold.assembler.forget();
     recovery.last_lsn = last.lsn;
     recovery.last_time_ms = last.time_ms;
-    let segments = fold.segments;
-    Ok(Recovered { files, recovery, last, segments })
+    let proof = fold.proof;
+    let known = |group: &FoundGroup| proof.covers(&group.header) || !rules::holds(Rule::Renewal);
+    let unproven = fold.newest.into_iter().skip_while(known);
+    let (segments, unproven) = (fold.segments, unproven.collect());
+    Ok(Recovered { files, recovery, last, segments, unproven })
 }
 
 const WRONG_COUNT: &str = "it does not hold as many records as it says";
@@ -119,6 +136,8 @@ struct Fold<'o, 'v, F> {
     last: LastGood,
     recovery: Recovery,
     segments: Vec<Arc<Segment<F>>>,
+    /// The last groups: those before them are proven by the headers of these.
+    newest: VecDeque<FoundGroup>,
     /// The log is read from a place where first parts of big records have been trimmed: these
     /// records were not wanted any more, the segment is kept for others.
     cut: bool,
@@ -258,14 +277,11 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         header: &GroupHeader,
     ) {
         self.proof.add_header(header, || format!("a group in {}", segment.name()));
-        self.last = LastGood {
-            segment: header.segment,
-            end: at + header.length as u64,
-            group: header.number,
-            lsn: header.last_lsn(),
-            time_ms: header.time_ms,
-            checksum: header.checksum,
-        };
+        if self.newest.len() == FLIGHTS_MAX {
+            self.newest.pop_front();
+        }
+        self.newest.push_back(FoundGroup { before: self.last, at, header: *header });
+        self.last = LastGood::of(header, at + header.length as u64);
         let needs = header.open.map_or(0, |place| place.segment);
         kept.note_durable(header.first_lsn, self.last.lsn, self.last.end, needs);
     }

@@ -38,9 +38,25 @@ pub struct Recovery {
     pub epoch: u64,
     /// Big records of which only some parts are there; they are void.
     pub unfinished: usize,
+    /// What was read and that nothing proves to have been durable: this start has written it anew,
+    /// so that it is now. Nothing where the log was only looked at.
+    pub renewed: Option<Renewed>,
     /// Whole files, or their unused ends, that this start takes back: nothing in them counts.
     /// Empty where the log was only looked at.
     pub cleared: Vec<Cleared>,
+}
+
+/// The last groups of a log whose process was killed, in a segment of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// Name of the segment's file.
+    pub file: String,
+    /// How many groups.
+    pub groups: usize,
+    /// LSN of the first record that they complete.
+    pub first: Lsn,
+    /// LSN of the last one; below `first` if they complete none.
+    pub last: Lsn,
 }
 
 /// Space that a start takes back.

@@ -16,6 +16,8 @@ pub enum Rule {
     DurableMark,
     /// A break makes void what lies behind the group that it names.
     Void,
+    /// What nothing proves to be durable is written anew before anything is built on it.
+    Renewal,
 }
 
 #[cfg(all(feature = "negative-controls", not(debug_assertions)))]

@@ -42,6 +42,12 @@ impl Proof {
         self.group > last.group || self.lsn > last.lsn
     }
 
+    /// Whether it says that the group was durable. Of a group that completes no record an LSN tells
+    /// nothing.
+    pub(crate) fn covers(&self, header: &GroupHeader) -> bool {
+        self.group >= header.number || header.records > 0 && self.lsn >= header.last_lsn()
+    }
+
     /// The report about the place where the groups end although more was durable.
     pub(crate) fn damage(&self, last: &LastGood, at: (String, u64), reason: String) -> Damage {
         let source = if self.lsn > last.lsn { &self.lsn_source } else { &self.group_source };

@@ -88,8 +88,9 @@ impl<'c> Rules<'c> {
     /// it: the next write to the file, whatever its new name.
     fn names(&self, cases: &mut Cases, broken: &mut Vec<String>) {
         for (rename, from, to) in self.renames() {
-            let recycled = is_segment(from);
-            if recycled {
+            // What a spare holds means nothing, whatever it was called before.
+            let is_spare = to.starts_with("spare-");
+            if is_spare {
                 cases.recycled += 1;
             } else {
                 cases.named += 1;
