@@ -64,6 +64,11 @@ fn a_durable_mark_that_nobody_heeds_is_noticed() {
 }
 
 #[test]
+fn groups_that_nobody_writes_anew_are_noticed() {
+    must_be_noticed("renewal", noticed(Some(Rule::Renewal), |_| {}));
+}
+
+#[test]
 fn breaks_that_make_nothing_void_are_noticed() {
     must_be_noticed("void rule", noticed(Some(Rule::Void), |_| {}));
 }

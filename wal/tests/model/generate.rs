@@ -104,25 +104,34 @@ fn miscomplete(random: &mut Random) -> Operation {
 }
 
 fn fail(random: &mut Random) -> Operation {
-    let op = random.pick(&[Op::Create, Op::Write, Op::Sync, Op::Submit, Op::Rename, Op::SyncDir]);
-    let kinds = [ErrorKind::Other, ErrorKind::StorageFull, ErrorKind::WouldBlock];
-    Operation::Fail { op, nth: 1 + random.below(4), fault: Fault::Fail(random.pick(&kinds)) }
+    let op = random.pick(&STEPS);
+    let kind = random.pick(&[ErrorKind::Other, ErrorKind::StorageFull, ErrorKind::WouldBlock]);
+    let fault = if random.one_in(2) { Fault::Fail(kind) } else { Fault::FailWritten(kind) };
+    Operation::Fail { op, nth: 1 + random.below(4), fault }
 }
 
-fn end(random: &mut Random) -> Operation {
-    let ending = if random.one_in(4) {
+/// What the disk is asked for besides the writes of groups.
+const STEPS: [Op; 7] =
+    [Op::Create, Op::Rename, Op::Remove, Op::SyncDir, Op::Write, Op::Sync, Op::Submit];
+
+fn how_it_ends(random: &mut Random) -> Ending {
+    if random.one_in(3) {
         Ending::Killed
     } else {
         Ending::PowerCut(Survival::Seeded(random.next()))
-    };
+    }
+}
+
+fn end(random: &mut Random) -> Operation {
+    let ending = how_it_ends(random);
     let mut cut_off = Vec::new();
     while random.one_in(3) {
-        let survival = Survival::Seeded(random.next());
         cut_off.push(if random.one_in(2) {
+            let survival = Survival::Seeded(random.next());
             Cut::Power { nth: 1 + random.below(40), survival }
         } else {
-            let ops = [Op::Create, Op::Rename, Op::SyncDir, Op::Write, Op::Sync, Op::Remove];
-            Cut::Fault { op: random.pick(&ops), nth: 1 + random.below(6), survival }
+            let (op, nth) = (random.pick(&STEPS), 1 + random.below(6));
+            Cut::Fault { op, nth, ending: how_it_ends(random) }
         });
     }
     let start = Start {

@@ -19,8 +19,8 @@ use super::replay::{options, part};
 pub struct Setting<'s> {
     pub history: &'s History,
     pub expected: &'s Expected,
-    /// A process that is only killed leaves what nobody can judge.
-    pub uncertain: bool,
+    /// How many starts there were: each has a disk of its own.
+    pub starts: u64,
     pub crashes: u64,
 }
 
@@ -29,6 +29,9 @@ pub struct Setting<'s> {
 pub struct Images {
     /// Each image by its hash, with the end of the log that was found in it.
     ends: HashMap<u64, usize>,
+    /// The same for disks that a killed process leaves: what they show, and what they hold for
+    /// certain. Many show what a crash may leave, too, and hold less.
+    killed: HashMap<(u64, u64), usize>,
     /// Starts that were cut off by another crash.
     pub cut_starts: u64,
     /// Second lives that were lived.
@@ -37,7 +40,7 @@ pub struct Images {
     pub damaged: u64,
     pub refused: u64,
     /// What the disk looked like at the last step, and the shortest log that it may leave.
-    state: (u64, Vec<u64>),
+    state: (u64, u64, Vec<u64>),
     shortest: usize,
 }
 
@@ -54,7 +57,7 @@ impl Images {
         disk: &SimDisk,
         seed: u64,
     ) -> Result<(), String> {
-        let state = (changes(disk), disk.in_flight());
+        let state = (setting.starts, changes(disk), disk.in_flight());
         if state != self.state {
             self.state = state;
             self.shortest = usize::MAX;
@@ -64,8 +67,8 @@ impl Images {
                 self.check_one(setting, &image, seed)
                     .map_err(|what| format!("after a crash with {survival:?}, {what}"))?;
             }
-            if !setting.uncertain {
-                self.check_one(setting, &disk.restart(), seed)
+            if !disk.is_off() {
+                self.check_killed(setting, disk, seed)
                     .map_err(|what| format!("after a kill, {what}"))?;
             }
         }
@@ -84,29 +87,54 @@ impl Images {
         seed: u64,
     ) -> Result<(), String> {
         let hash = image.image_hash();
-        let end = match self.ends.get(&hash) {
-            Some(end) => *end,
-            None => self.probe(setting, image, hash, Random::about(seed, hash))?,
+        let end = if let Some(end) = self.ends.get(&hash) {
+            *end
+        } else {
+            let (end, later) = self.probe(setting, image, Random::about(seed, hash), 12)?;
+            for hash in later.into_iter().chain([hash]) {
+                self.ends.entry(hash).or_insert(end);
+            }
+            end
         };
         self.shortest = self.shortest.min(end);
         Ok(())
     }
 
-    /// Opens an image that was not seen before, perhaps after starts that were cut off.
+    fn check_killed(
+        &mut self,
+        setting: &Setting<'_>,
+        disk: &SimDisk,
+        seed: u64,
+    ) -> Result<(), String> {
+        let image = disk.restart();
+        let certain = image.crash_with(Survival::Nothing).image_hash();
+        let key = (image.image_hash(), certain);
+        let end = match self.killed.get(&key) {
+            Some(end) => *end,
+            // What it goes on with is what may be lost: most of them do.
+            None => self.probe(setting, &image, Random::about(seed, key.0 ^ key.1), 2)?.0,
+        };
+        self.killed.insert(key, end);
+        self.shortest = self.shortest.min(end);
+        Ok(())
+    }
+
+    /// Opens an image that was not seen before, perhaps after starts that were cut off, and lives
+    /// on with one in `lives`. Returns its end, and the hashes of the images behind such starts.
     fn probe(
         &mut self,
         setting: &Setting<'_>,
         image: &SimDisk,
-        hash: u64,
         mut random: Random,
-    ) -> Result<usize, String> {
+        lives: u64,
+    ) -> Result<(usize, Vec<u64>), String> {
         if random.one_in(16) {
             let refused = damage::check(setting, &image.restart(), &mut random)?;
             self.damaged += 1;
             self.refused += u64::from(refused);
         }
         let mut image = image.restart();
-        let mut seen = vec![hash];
+        let mut seen = Vec::new();
         let mut nth = 0;
         while nth < 3 && random.one_in(10) {
             nth += 1;
@@ -114,19 +142,16 @@ impl Images {
             seen.push(image.image_hash());
         }
         let (log, end) = open(setting, &image, &mut random)?;
-        for hash in seen {
-            self.ends.entry(hash).or_insert(end);
-        }
         if random.one_in(6) {
             let first = setting.expected.trimmed;
             let from = first + part(end - first, random.below(1025));
             read_from(&log, setting.expected, from, end)?;
         }
-        if random.one_in(12) {
+        if random.one_in(lives) {
             self.second_lives += 1;
             live_again(setting, &image, log, end, &mut random)?;
         }
-        Ok(end)
+        Ok((end, seen))
     }
 
     fn cut_off_start(

@@ -100,7 +100,7 @@ pub struct Start {
 #[derive(Clone, Copy, Debug)]
 pub enum Cut {
     Power { nth: u64, survival: Survival },
-    Fault { op: Op, nth: u64, survival: Survival },
+    Fault { op: Op, nth: u64, ending: Ending },
 }
 
 /// What a record holds behind its number.

@@ -28,9 +28,6 @@ pub struct Replay<'h> {
     disk: SimDisk,
     expected: Expected,
     life: Option<Life>,
-    /// Something was reported as failed that can be read: only a power cut decides about it. (A
-    /// new process that reads it and is told by a sync that it is durable has to believe that.)
-    uncertain: bool,
     starts: u64,
     report: Report,
 }
@@ -72,7 +69,6 @@ impl<'h> Replay<'h> {
             disk,
             expected: Expected::default(),
             life: None,
-            uncertain: false,
             starts: 0,
             report: Report::default(),
         }
@@ -99,7 +95,7 @@ impl<'h> Replay<'h> {
                 let setting = image::Setting {
                     history: self.history,
                     expected: &self.expected,
-                    uncertain: self.uncertain,
+                    starts: self.starts,
                     crashes: self.plan.crashes,
                 };
                 self.report.images.check(&setting, &self.disk, step.seed)?;
@@ -129,14 +125,8 @@ impl<'h> Replay<'h> {
                 }
             }
             Operation::Mark => return self.mark(),
-            Operation::Fail { op, nth, fault } => {
-                self.uncertain = true;
-                self.disk.fail(*op, *nth, *fault);
-            }
-            Operation::CutPower { nth } => {
-                self.uncertain = true;
-                self.disk.cut_power(*nth);
-            }
+            Operation::Fail { op, nth, fault } => self.disk.fail(*op, *nth, *fault),
+            Operation::CutPower { nth } => self.disk.cut_power(*nth),
             Operation::End { ending, start } => {
                 self.end(*ending);
                 return self.start(start);
@@ -212,10 +202,7 @@ impl<'h> Replay<'h> {
         let Some(token) = tokens.get(nth % tokens.len().max(1)) else { return };
         match fault {
             None => self.disk.release(*token),
-            Some(fault) => {
-                self.uncertain = true;
-                self.disk.release_with(*token, fault)
-            }
+            Some(fault) => self.disk.release_with(*token, fault),
         };
     }
 
@@ -308,12 +295,16 @@ impl<'h> Replay<'h> {
     fn end(&mut self, ending: Ending) {
         self.life = None;
         self.count_rolls();
-        self.disk = match ending {
-            Ending::Killed if !self.uncertain => self.disk.restart(),
-            Ending::Killed => self.disk.crash(self.history.seed),
+        self.disk = self.left_by(ending);
+    }
+
+    fn left_by(&self, ending: Ending) -> SimDisk {
+        match ending {
+            // With the power all went, not the process alone.
+            Ending::Killed if self.disk.is_off() => self.disk.crash(self.history.seed),
+            Ending::Killed => self.disk.restart(),
             Ending::PowerCut(survival) => self.disk.crash_with(survival),
-        };
-        self.uncertain = false;
+        }
     }
 
     /// Each start makes a segment, and one is ahead.
@@ -324,14 +315,14 @@ impl<'h> Replay<'h> {
 
     fn start(&mut self, start: &Start) -> Result<(), String> {
         for cut in &start.cut_off {
-            let (survival, fault) = match *cut {
+            let (ending, fault) = match *cut {
                 Cut::Power { nth, survival } => {
                     self.disk.cut_power(nth);
-                    (survival, false)
+                    (Ending::PowerCut(survival), false)
                 }
-                Cut::Fault { op, nth, survival } => {
+                Cut::Fault { op, nth, ending } => {
                     self.disk.fail(op, nth, Fault::FailWritten(ErrorKind::Other));
-                    (survival, true)
+                    (ending, true)
                 }
             };
             match self.try_open(start) {
@@ -340,7 +331,7 @@ impl<'h> Replay<'h> {
                 Err(error) => return Err(format!("a start that fails: {error}")),
             }
             self.starts += 1;
-            self.disk = self.disk.crash_with(survival);
+            self.disk = self.left_by(ending);
         }
         self.open(start)
     }
