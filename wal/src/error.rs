@@ -95,7 +95,7 @@ pub enum StageError {
     /// The term under which this producer was made has ended: make another one.
     #[error("the log was truncated under a newer term")]
     Ended,
-    /// The caller's fault: the body is longer than [`BODY_MAX`](crate::format::record::BODY_MAX).
+    /// The caller's fault: the body is longer than [`BODY_MAX`].
     #[error("a record of {0} bytes is too long, at most {BODY_MAX} are allowed")]
     TooLong(usize),
 }

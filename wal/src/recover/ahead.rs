@@ -4,7 +4,7 @@
 //! whatever was read ahead in vain, because a segment ended early, is thrown away.
 //! Does not know: groups.
 //!
-//! Memory: one window of [`WINDOW`](super::window::WINDOW) bytes for each thread, read or being
+//! Memory: one window of [`WINDOW`] bytes for each thread, read or being
 //! read, and the one that is being visited. Without threads the caller reads, one window at a
 //! time, in an order that never varies.
 
