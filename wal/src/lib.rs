@@ -113,5 +113,5 @@ pub use recover::{
     Cleared, End, OnProgress, PROGRESS_STEP, Progress, RecoveredRecord, Recovery, Renewed,
     SegmentReport, Visit, Void, Why, inspect,
 };
-pub use segment::{META_NAME, segment_name, segment_number};
+pub use segment::{KeptSegment, META_NAME, segment_name, segment_number};
 pub use tail::{Group, TailCursor, TailRecord};

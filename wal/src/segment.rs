@@ -39,6 +39,19 @@ pub(crate) fn spare_number(name: &str) -> Option<u64> {
     (number < u64::MAX && spare_name(number) == name).then_some(number)
 }
 
+/// A segment that is kept and holds records, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptSegment {
+    /// Its number.
+    pub number: u64,
+    /// The first record that takes its LSN in it.
+    pub first: Lsn,
+    /// The last durable one; less than the first if only parts of big records are there.
+    pub last: Lsn,
+    /// Bytes of its durable groups.
+    pub bytes: u64,
+}
+
 /// A segment that the log writes, or once wrote and still keeps.
 #[derive(Debug)]
 pub(crate) struct Segment<F> {
@@ -99,6 +112,13 @@ impl<F> Segment<F> {
     /// Last durable LSN; less than `first_lsn` if there are only parts, zero without groups.
     pub(crate) fn last_lsn(&self) -> Lsn {
         Lsn::new(self.last_lsn.load(Ordering::Acquire))
+    }
+
+    /// What is durable in it, if anything is.
+    pub(crate) fn kept(&self) -> Option<KeptSegment> {
+        let first = self.first_lsn()?;
+        let (number, last) = (self.header.number, self.last_lsn());
+        Some(KeptSegment { number, first, last, bytes: self.end() - GROUPS_AT })
     }
 
     /// Offset behind the last durable group.

@@ -46,6 +46,7 @@ use crate::error::{ReadError, TooManyProducers, TruncateError};
 use crate::format::meta::Facts;
 use crate::lsn::Lsn;
 use crate::reader::{Limit, Reader};
+use crate::segment::KeptSegment;
 
 /// Bits in [`Staging::lanes`]. A place is not given again before a truncation: its number tells
 /// apart the parts of big records in one epoch.
@@ -284,6 +285,11 @@ impl<D: Disk> Log<D> {
     /// The first LSN that is still kept, if there is any record.
     pub fn first_kept(&self) -> Option<Lsn> {
         self.shared.table.lock().iter().find_map(|segment| segment.first_lsn())
+    }
+
+    /// The segments that are kept and hold records, oldest first.
+    pub fn segments(&self) -> Vec<KeptSegment> {
+        self.shared.table.lock().iter().filter_map(|segment| segment.kept()).collect()
     }
 
     /// Segments with nothing from `below` on are not needed any more: the helper recycles them
