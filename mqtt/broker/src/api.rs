@@ -10,11 +10,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use zzq_engine::HashSeed;
 use zzq_lanes::{BindError, BindOptions, Bound, Context, Lanes, ListenerId};
-use zzq_wal::io::FileDisk;
-use zzq_wal::{DriverThread, HelperThread};
+use zzq_wal::io::{DirectoryLock, FileDisk};
+use zzq_wal::{DriverThread, HelperThread, Log};
 
 use crate::clock::SystemClock;
 use crate::fetch;
+use crate::images::Keeper;
 use crate::metrics::{Counts, total};
 use crate::options::BrokerOptions;
 use crate::seeds::Seeds;
@@ -37,9 +38,11 @@ struct Inner {
 }
 
 struct Store {
+    keeper: Option<Keeper>,
     driver: Option<DriverThread>,
     _helper: HelperThread,
-    opened: Opened<FileDisk>,
+    log: Log<FileDisk>,
+    _lock: Option<DirectoryLock>,
 }
 
 impl Broker {
@@ -108,8 +111,11 @@ impl Broker {
         let lanes = context
             .spawn(|seat| seeds.next(seat.waker(), &mut wait).map(Shell::new))
             .map_err(StartError::Lanes)?;
-        let store = opened.zip(helper);
-        let store = store.map(|(opened, helper)| Store { driver, _helper: helper, opened });
+        let mut store = None;
+        if let Some((Opened { log, images, lock }, helper)) = opened.zip(helper) {
+            let keeper = Keeper::spawn(images, Arc::clone(&shared)).map_err(StartError::Lanes)?;
+            store = Some(Store { keeper: Some(keeper), driver, _helper: helper, log, _lock: lock });
+        }
         let log = Mutex::new(store);
         Ok(Self(Arc::new(Inner { lanes, shared, log, _context: context.clone() })))
     }
@@ -140,11 +146,19 @@ impl Broker {
         self.0.lanes.stop(within).await;
         let store = self.0.log.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut store) = store else { return };
+        store.keeper = None;
         // It writes what is left before it ends.
         store.driver = None;
-        if let Err(error) = store.opened.log.mark_durable() {
+        if let Err(error) = store.log.mark_durable() {
             tracing::error!(%error, "the end of the log could not be marked");
         }
+    }
+
+    /// Asks for an image of the state now, which a thread makes; false without a data directory.
+    pub fn snapshot(&self) -> bool {
+        let store = self.0.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let keeper = store.as_ref().and_then(|store| store.keeper.as_ref());
+        keeper.map(Keeper::ask).is_some()
     }
 
     /// What the broker counts, summed over its lanes, a moment ago.

@@ -27,6 +27,7 @@ mod api;
 pub mod clock;
 mod exit;
 mod fetch;
+mod images;
 mod load;
 mod metrics;
 mod options;

@@ -95,6 +95,56 @@ impl LaneMetrics {
     }
 }
 
+/// What is known of images, for others to see.
+#[derive(Debug, Default)]
+pub(crate) struct ImageMetrics {
+    made: AtomicU64,
+    failed: AtomicU64,
+    bytes: AtomicU64,
+    offset: AtomicU64,
+}
+
+/// These numbers at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ImageCounts {
+    /// Made since the start.
+    pub(crate) made: u64,
+    /// Attempts that failed since the start.
+    pub(crate) failed: u64,
+    /// Size of the newest.
+    pub(crate) bytes: u64,
+    /// The last record that it covers; zero: there is none.
+    pub(crate) offset: u64,
+}
+
+impl ImageMetrics {
+    /// There is a newest one, of so many bytes.
+    pub(crate) fn newest(&self, offset: u64, bytes: u64) {
+        self.offset.store(offset, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// One was made: see [`ImageMetrics::newest`].
+    pub(crate) fn made(&self) {
+        self.made.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One was to be made, and was not.
+    pub(crate) fn failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counts(&self) -> ImageCounts {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        ImageCounts {
+            made: read(&self.made),
+            failed: read(&self.failed),
+            bytes: read(&self.bytes),
+            offset: read(&self.offset),
+        }
+    }
+}
+
 /// The sums over `lanes`.
 pub(crate) fn total(lanes: &[LaneMetrics]) -> Counts {
     let mut sum = Counts::default();

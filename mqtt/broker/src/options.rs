@@ -18,6 +18,9 @@ pub struct BrokerOptions {
     pub log_thread: bool,
     /// The size that segments of the log grow to, in bytes.
     pub segment_size: u64,
+    /// Bytes by which the log grows, at least, before another image of the state is made; it also
+    /// grows by twice the size of the last one.
+    pub snapshot_every: u64,
     /// How often `$SYS` topics are renewed; zero turns them off.
     pub sys_interval: Duration,
     /// What one client, and all of them, may take.
@@ -111,6 +114,7 @@ impl Default for BrokerOptions {
             disk: DiskBackend::default(),
             log_thread: false,
             segment_size: 64 << 20,
+            snapshot_every: 64 << 20,
             sys_interval: Duration::from_secs(10),
             limits: Limits::default(),
         }

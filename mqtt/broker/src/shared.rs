@@ -1,9 +1,13 @@
 //! What all lanes of a broker share: its options, its counters, the values of `$SYS` topics.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::metrics::LaneMetrics;
+use zzq_lanes::LaneIndex;
+use zzq_types::Lsn;
+
+use crate::metrics::{ImageMetrics, LaneMetrics};
 use crate::options::BrokerOptions;
 
 /// Shared by all lanes of one broker.
@@ -12,7 +16,10 @@ pub(crate) struct Shared {
     pub(crate) options: BrokerOptions,
     /// One for each lane.
     pub(crate) metrics: Vec<LaneMetrics>,
+    pub(crate) images: ImageMetrics,
     pub(crate) started: Instant,
+    /// Of each lane: what it has decided from a state before this record is committed.
+    settled: Vec<AtomicU64>,
     /// The present values, for new subscriptions. Not on the path of messages.
     sys: Mutex<Vec<(String, String)>>,
 }
@@ -30,7 +37,9 @@ impl Shared {
         Self {
             options,
             metrics: (0..lanes).map(|_| LaneMetrics::default()).collect(),
+            images: ImageMetrics::default(),
             started: Instant::now(),
+            settled: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             sys: Mutex::default(),
         }
     }
@@ -47,6 +56,17 @@ impl Shared {
     /// What one lane may hold for full queues.
     pub(crate) fn held_bytes(&self) -> usize {
         HELD_BYTES / self.metrics.len()
+    }
+
+    /// A lane has nothing under way that it decided from a state before `lsn`.
+    pub(crate) fn settle(&self, lane: LaneIndex, lsn: Lsn) {
+        self.settled[lane.index()].store(lsn.get(), Ordering::Release);
+    }
+
+    /// No lane has.
+    pub(crate) fn settled(&self) -> Lsn {
+        let lanes = self.settled.iter().map(|settled| settled.load(Ordering::Acquire));
+        Lsn::new(lanes.min().unwrap_or(0))
     }
 
     pub(crate) fn set_sys(&self, values: Vec<(String, String)>) {

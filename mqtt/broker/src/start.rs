@@ -20,6 +20,7 @@ use zzq_wal::{
 };
 
 use crate::clock::Clock;
+use crate::images::{self, Images, LoadError, Loaded};
 use crate::options::{BrokerOptions, DiskBackend};
 use crate::shell::HeldWill;
 
@@ -83,6 +84,7 @@ pub(crate) struct Ground<D: Disk> {
 /// An open log, and what keeps it.
 pub(crate) struct Opened<D: Disk> {
     pub(crate) log: Log<D>,
+    pub(crate) images: Images<D>,
     pub(crate) lock: Option<DirectoryLock>,
 }
 
@@ -101,7 +103,7 @@ fn shards(lanes: u16) -> Vec<State> {
     (0..count).map(|index| State::new(Shard::new(index, count))).collect()
 }
 
-/// Opens the log of a data directory and folds it.
+/// Opens the log of a data directory and folds it, from the newest good image on.
 pub(crate) fn open_directory(
     path: &Path,
     options: &BrokerOptions,
@@ -150,21 +152,29 @@ fn lock(path: &Path) -> Result<DirectoryLock, LockError> {
     DirectoryLock::acquire(path)
 }
 
-/// Opens a log on any disk and folds it.
+/// Opens a log on any disk and folds it, from the newest good image on.
 pub(crate) fn open_log<D: Disk>(
     disk: D,
-    options: Options,
+    mut options: Options,
     path: &Path,
     lanes: u16,
     seed: HashSeed,
     clock: &mut dyn Clock,
 ) -> Result<Ground<D>, StartError> {
-    let mut states = shards(lanes);
+    let loaded = images::load(&disk, shards(lanes)).map_err(|error| load_error(path, &error))?;
+    let Loaded { shelf, mut states, covered, known } = loaded;
+    options.visit_from = zzq_wal::Lsn::new(covered.next().get());
+    options.durable = zzq_wal::Lsn::new(known.get());
+    let mut next = covered.next();
     let mut wills = FxHashMap::default();
     let reading = clock.read();
     let mut visit = |found: zzq_wal::RecoveredRecord<'_>| {
-        let record = Record::decode(found.kind, found.body).map_err(boxed)?;
         let lsn = Lsn::new(found.lsn.get());
+        if lsn != next {
+            return Err(format!("record {next} is gone, and no good image covers it").into());
+        }
+        next = lsn.next();
+        let record = Record::decode(found.kind, found.body).map_err(boxed)?;
         for state in &mut states {
             fold(state, lsn, found.time_ms, &record, &mut wills);
         }
@@ -172,11 +182,13 @@ pub(crate) fn open_log<D: Disk>(
     };
     let opened = Log::open(disk, options, reading.wall_ms, &mut visit);
     let (log, recovery) = opened.map_err(|error| start_error(path, &error))?;
-    tell(path, &recovery, &states);
+    let read = images::read_wills(&log, &states, &mut wills);
+    read.map_err(|reason| StartError::Damaged { path: path.into(), reason })?;
+    tell(path, covered, &recovery, &states);
     let last_ms = recovery.last_time_ms;
     let first_number = states.iter().map(State::next_session).max().unwrap_or(1);
     let indexes = states.iter().map(|_| rebuild_index(&states, seed)).collect();
-    let log = Some(Opened { log, lock: None });
+    let log = Some(Opened { images: Images::new(log.clone(), shelf), log, lock: None });
     Ok(Ground { states, indexes, wills, first_number, last_ms, log })
 }
 
@@ -216,13 +228,26 @@ fn start_error(path: &Path, error: &zzq_wal::OpenError) -> StartError {
     }
 }
 
+fn load_error(path: &Path, error: &LoadError) -> StartError {
+    use zzq_snapshot::ShelfError as S;
+    let (path, reason) = (path.to_path_buf(), error.to_string());
+    match error {
+        LoadError::Shelf(S::Version(_)) | LoadError::Contents { .. } => {
+            StartError::Config(format!("--data-dir {}: {error}", path.display()))
+        }
+        LoadError::Shelf(S::Disk { .. } | S::Stopped) => StartError::Store { path, reason },
+        LoadError::Read(_) | LoadError::State { .. } => StartError::Damaged { path, reason },
+    }
+}
+
 /// One line about what recovery found.
-fn tell(path: &Path, recovery: &Recovery, states: &[State]) {
+fn tell(path: &Path, covered: Lsn, recovery: &Recovery, states: &[State]) {
     let sessions: usize = states.iter().map(State::session_count).sum();
     let retained: usize = states.iter().map(|state| state.retained().len()).sum();
     let is_torn = |segment: &&SegmentReport| !matches!(segment.end, End::Clean { .. });
     tracing::info!(
         path = %path.display(),
+        image = covered.get(),
         segments = recovery.segments.len(),
         records = recovery.segments.iter().map(|segment| segment.records).sum::<u64>(),
         last = recovery.last_lsn.get(),

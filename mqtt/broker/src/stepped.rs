@@ -49,6 +49,7 @@ use zzq_wal::{Log, Options as LogOptions};
 
 use crate::clock::Clock;
 use crate::fetch::{self, Library};
+use crate::images::Images;
 use crate::metrics::{Counts, total};
 use crate::options::BrokerOptions;
 use crate::seeds::Seeds;
@@ -79,6 +80,7 @@ impl SteppedOptions {
 /// A broker that does nothing by itself. It is killed by dropping it.
 pub struct Stepped<D: Disk, C> {
     log: Log<D>,
+    images: Images<D>,
     library: Library<D>,
     shared: Arc<Shared>,
     lanes: Vec<Lane<Shell<D>, MemDriver>>,
@@ -106,7 +108,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
         let seed = HashSeed(random, random.rotate_left(32));
         let mut ground = start::open_log(disk, log, path, lanes, seed, &mut clock)?;
         let opened = ground.log.take();
-        let Some(start::Opened { log, .. }) = opened else {
+        let Some(start::Opened { log, images, .. }) = opened else {
             return Err(StartError::Config("there is no log".into()));
         };
         let (fetcher, library) = fetch::library(log.clone());
@@ -122,7 +124,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
             made.push(Lane::new(parts, Shell::new(seed), MemDriver::default()));
         }
         let ended = vec![false; made.len()];
-        Ok(Self { log, library, shared, lanes: made, ended, wakers, clock })
+        Ok(Self { log, images, library, shared, lanes: made, ended, wakers, clock })
     }
 
     /// How many lanes there are.
@@ -166,6 +168,16 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
     /// Reads back what one lane has asked for; false if none has.
     pub fn reader_step(&mut self) -> bool {
         self.library.step()
+    }
+
+    /// Makes an image of what is committed and durable, as the thread of a broker does from time to
+    /// time; the last record that it covers, `None` if the newest covers all.
+    ///
+    /// # Errors
+    /// Why there is none; the ones before are as they were.
+    pub fn image_step(&mut self) -> Result<Option<Lsn>, String> {
+        let made = self.images.make(self.shared.settled(), zzq_snapshot::at_full_speed());
+        made.map(|made| made.map(|made| made.lsn)).map_err(|error| error.to_string())
     }
 
     /// A connection that a lane accepts in its next turn.

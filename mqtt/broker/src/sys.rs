@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::load::Loads;
-use crate::metrics::Counts;
+use crate::metrics::{Counts, ImageCounts};
 
 /// What the broker as a whole knows at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,9 @@ pub(crate) struct StoreStatus {
     pub(crate) durable: u64,
     pub(crate) appended: u64,
     pub(crate) writable: bool,
+    /// The first record that is still there.
+    pub(crate) first: u64,
+    pub(crate) images: ImageCounts,
 }
 
 /// Version topic, which never changes.
@@ -72,7 +75,18 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         visit("$SYS/broker/store/state", if store.writable { "writable" } else { "read-only" });
         visit("$SYS/broker/store/offset/durable", &store.durable.to_string());
         visit("$SYS/broker/store/offset/appended", &store.appended.to_string());
-        visit("$SYS/broker/store/records", &counts.records.to_string());
+        let ImageCounts { made, failed, bytes, offset } = store.images;
+        let numbers = [
+            ("offset/first", store.first),
+            ("records", counts.records),
+            ("snapshot/offset", offset),
+            ("snapshot/bytes", bytes),
+            ("snapshot/count", made),
+            ("snapshot/failed", failed),
+        ];
+        for (name, value) in numbers {
+            visit(&format!("$SYS/broker/store/{name}"), &value.to_string());
+        }
     }
 }
 
@@ -84,13 +98,14 @@ mod tests {
 
     #[test]
     fn all_topics_are_names_below_sys_and_stand_once() {
-        let store = Some(StoreStatus { durable: 7, appended: 9, writable: true });
+        let images = ImageCounts::default();
+        let store = StoreStatus { durable: 7, appended: 9, writable: true, first: 1, images };
         let status = Status {
             uptime: Duration::from_secs(61),
             counts: Counts::default(),
             clients_most: 0,
             loads: Loads::default(),
-            store,
+            store: Some(store),
         };
         let mut seen = Vec::new();
         topics(&status, &mut |topic, value| {

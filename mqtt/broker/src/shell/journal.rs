@@ -161,6 +161,12 @@ impl<D: Disk> Journal<D> {
         }
     }
 
+    /// The first record that the log still holds.
+    pub(super) fn first_kept(&self) -> Lsn {
+        let first = self.log.as_ref().and_then(|seat| seat.log.first_kept());
+        first.map_or(Lsn::ZERO, |first| Lsn::new(first.get()))
+    }
+
     /// Marks of the log: durable and appended.
     pub(super) fn marks(&self) -> Option<(Lsn, Lsn)> {
         let log = &self.log.as_ref()?.log;

@@ -31,6 +31,7 @@ mod put;
 mod ranges;
 mod receipts;
 mod retained;
+mod settled;
 mod subscribe;
 mod sys_topics;
 #[cfg(test)]
@@ -156,6 +157,7 @@ pub(crate) struct Shell<D: Disk> {
     orphaned: Vec<SessionNumber>,
     forgettable: Vec<SessionNumber>,
     given_on: FxHashMap<Orphan, Handed>,
+    settling: settled::Settling,
     /// How far the tail was followed.
     pub(crate) followed: Lsn,
     applied: Handed,
@@ -241,6 +243,7 @@ impl<D: Disk> Shell<D> {
             orphaned: Vec::new(),
             forgettable: Vec::new(),
             given_on: FxHashMap::default(),
+            settling: settled::Settling::default(),
             followed: Lsn::ZERO,
             applied: Handed::NONE,
             committed: Handed::NONE,
@@ -415,6 +418,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.go_on_crowded(io);
         // They may have waited for what was followed just now.
         self.answer_queries(io);
+        self.settle();
         self.publish_counts(io);
         self.next_turn(io, again)
     }

@@ -37,6 +37,8 @@ impl<D: Disk> Shell<D> {
             durable: durable.get(),
             appended: appended.get(),
             writable: !self.journal.is_read_only(),
+            first: self.journal.first_kept().get(),
+            images: self.shared.images.counts(),
         });
         let counts = metrics::total(&self.shared.metrics);
         let uptime = self.shared.started.elapsed();

@@ -46,6 +46,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) segment_size: u64,
 
+    /// The state is written down whenever the log has grown by so much, and by twice the size of
+    /// what was written down last; the log before that is let go, as far as nothing needs it.
+    /// SIGUSR1 does it at once.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub(crate) snapshot_every: u64,
+
     /// IO threads [default: half the cores, at least one].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) lanes: Option<u16>,
@@ -201,6 +207,7 @@ impl Args {
             },
             log_thread: self.log_thread,
             segment_size: bounded("--segment-size", self.segment_size, 1 << 20, 1 << 40)?,
+            snapshot_every: self.snapshot_every,
             sys_interval: self.sys_interval,
             limits,
         })
@@ -240,6 +247,7 @@ mod tests {
             "--disk=uring",
             "--log-thread",
             "--segment-size=8MiB",
+            "--snapshot-every=1GiB",
             "--max-packet-size=4KiB",
             "--max-session-expiry=1d",
         ]);
@@ -251,6 +259,7 @@ mod tests {
         assert_eq!(options.disk, DiskBackend::Uring);
         assert!(options.log_thread);
         assert_eq!(options.segment_size, 8 << 20);
+        assert_eq!(options.snapshot_every, 1 << 30);
         assert_eq!(options.limits.max_packet_size, 4096);
         assert_eq!(options.limits.max_session_expiry, 86_400);
     }

@@ -55,6 +55,7 @@ async fn serve(broker: &Broker, args: &Args) -> Ended {
     let not_permitted = |error: io::Error| (ExitStatus::NotPermitted, error.to_string());
     let mut term = signal(SignalKind::terminate()).map_err(not_permitted)?;
     let mut int = signal(SignalKind::interrupt()).map_err(not_permitted)?;
+    let mut usr1 = signal(SignalKind::user_defined1()).map_err(not_permitted)?;
     let mut ended = Ok(());
     for endpoint in &args.bind {
         match broker.bind(endpoint).await {
@@ -78,9 +79,16 @@ async fn serve(broker: &Broker, args: &Args) -> Ended {
         }
     }
     if ended.is_ok() {
-        let name = tokio::select! {
-            _ = term.recv() => "SIGTERM",
-            _ = int.recv() => "SIGINT",
+        let name = loop {
+            tokio::select! {
+                _ = term.recv() => break "SIGTERM",
+                _ = int.recv() => break "SIGINT",
+                _ = usr1.recv() => {
+                    if !broker.snapshot() {
+                        tracing::warn!("SIGUSR1: without --data-dir there is nothing to write down");
+                    }
+                }
+            }
         };
         tracing::info!(signal = name, "stopping");
     }

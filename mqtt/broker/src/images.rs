@@ -1,0 +1,23 @@
+//! Images of the state: made of the log while everybody else goes on, and read at a start.
+//!
+//! Owns: the join of the engine's sections and the files that hold them, when an image is due, and
+//! what the log may let go behind one. Does not know: lanes, their states.
+
+mod keeper;
+mod load;
+mod make;
+mod needs;
+
+use zzq_engine::image::Section;
+
+pub(crate) use self::keeper::Keeper;
+pub(crate) use self::load::{LoadError, Loaded, load, read_wills};
+pub(crate) use self::make::Images;
+
+/// The version of the encoding of entries that this build writes and reads.
+const CONTENTS: u32 = 1;
+
+/// The engine's section of this number.
+fn section_of(number: u16) -> Option<Section> {
+    Section::from_code(u8::try_from(number).ok()?)
+}

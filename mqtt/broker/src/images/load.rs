@@ -1,0 +1,124 @@
+//! A start: the newest good image becomes the states of lanes.
+
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+use zzq_engine::image::{ImageError, Loader};
+use zzq_engine::{Record, Session, State};
+use zzq_snapshot::{Mark, ReadError, Shelf, ShelfError, Volume, at_full_speed};
+use zzq_types::Lsn;
+use zzq_wal::disk::{Disk, DiskFile};
+use zzq_wal::{Log, read_facts};
+
+use super::{CONTENTS, section_of};
+use crate::shell::HeldWill;
+
+/// Why no state comes of an image.
+#[derive(Debug, Error)]
+pub(crate) enum LoadError {
+    /// The images could not be looked at.
+    #[error(transparent)]
+    Shelf(#[from] ShelfError),
+    /// The one that was chosen could not be read after all.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A newer program made it.
+    #[error("{file} has entries of version {found}, this program knows version {CONTENTS}")]
+    Contents {
+        /// Its file.
+        file: String,
+        /// The version.
+        found: u32,
+    },
+    /// Its bytes are what was written, and are no state.
+    #[error("{file} holds no state: {reason}")]
+    State {
+        /// Its file.
+        file: String,
+        /// What is wrong.
+        reason: ImageError,
+    },
+}
+
+/// What a start has before it reads the log.
+pub(crate) struct Loaded<F> {
+    pub(crate) shelf: Shelf<F>,
+    pub(crate) states: Vec<State>,
+    /// The last record in these states.
+    pub(crate) covered: Lsn,
+    /// A record that is known to have been durable.
+    pub(crate) known: Lsn,
+}
+
+/// Reads the newest good image of the log on `disk` into these empty states. What is wrong with
+/// others is told.
+pub(crate) fn load<D: Disk>(
+    disk: &D,
+    mut states: Vec<State>,
+) -> Result<Loaded<D::File>, LoadError> {
+    // Where `meta` cannot be read, opening the log says why.
+    let facts = read_facts(disk).ok();
+    let mark = facts.as_ref().filter(|facts| facts.snapshot_number > 0);
+    let mark = mark.map(|facts| Mark { number: facts.snapshot_number, lsn: facts.snapshot });
+    let identity = facts.map(|facts| facts.identity).unwrap_or_default();
+    let (shelf, verdicts) = Shelf::open(disk, &identity, mark, at_full_speed())?;
+    for verdict in &verdicts {
+        tracing::error!(image = verdict.file, "not a good image: {verdict}");
+    }
+    let mut covered = Lsn::ZERO;
+    if let Some(image) = shelf.newest() {
+        if !verdicts.is_empty() {
+            tracing::warn!(image = image.name(), "starting from the image before");
+        }
+        covered = Lsn::new(image.heading().lsn.get());
+        states = read(image, &states)?;
+    }
+    let known = mark.map_or(covered, |mark| covered.max(Lsn::new(mark.lsn.get())));
+    Ok(Loaded { shelf, states, covered, known })
+}
+
+fn read<F: DiskFile>(image: &Volume<F>, states: &[State]) -> Result<Vec<State>, LoadError> {
+    let file = || image.name().to_owned();
+    let found = image.heading().contents;
+    if found != CONTENTS {
+        return Err(LoadError::Contents { file: file(), found });
+    }
+    let failed = |reason| LoadError::State { file: file(), reason };
+    let mut loaders: Vec<_> = states.iter().map(|state| Loader::new(state.shard())).collect();
+    let mut entries = image.entries(|_| true, at_full_speed());
+    while let Some(entry) = entries.next_entry()? {
+        let Some(section) = section_of(entry.section) else {
+            return Err(LoadError::Contents { file: file(), found });
+        };
+        for loader in &mut loaders {
+            loader.entry(section, entry.key, entry.value).map_err(failed)?;
+        }
+    }
+    loaders.into_iter().map(|loader| loader.finish().map_err(failed)).collect()
+}
+
+/// Reads back the messages of wills that were set before what was folded.
+pub(crate) fn read_wills<D: Disk>(
+    log: &Log<D>,
+    states: &[State],
+    wills: &mut FxHashMap<Lsn, HeldWill>,
+) -> Result<(), String> {
+    let held = states.iter().flat_map(|state| {
+        let of_sessions = state.sessions().filter_map(Session::will).map(|will| will.lsn);
+        of_sessions.chain(state.detached_wills().map(|(_, lsn, _)| lsn))
+    });
+    for lsn in held {
+        if wills.contains_key(&lsn) {
+            continue;
+        }
+        let told = |error: zzq_wal::ReadError| error.to_string();
+        let mut reader = log.reader(zzq_wal::Lsn::new(lsn.get())).map_err(told)?;
+        let record = reader.next_record().map_err(told)?;
+        let will = record.and_then(|found| {
+            let record = Record::decode(found.kind, found.body).ok()?;
+            HeldWill::of(&record)
+        });
+        let will = will.ok_or_else(|| format!("record {lsn} holds no will"))?;
+        wills.insert(lsn, will);
+    }
+    Ok(())
+}
