@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use zzq_snapshot::{cold_number, image_number};
 use zzq_wal::io::{LockHolder, ReadOnlyDisk, ReadOnlyFile, lock_holder};
 use zzq_wal::{META_NAME, segment_number};
 
@@ -182,7 +183,8 @@ fn look(path: &Path) -> io::Result<Vec<Seen>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             status => status?,
         };
-        let is_ours = name == META_NAME || segment_number(&name).is_some();
+        let is_volume = image_number(&name).is_some() || cold_number(&name).is_some();
+        let is_ours = name == META_NAME || segment_number(&name).is_some() || is_volume;
         if status.is_file() && is_ours {
             all.push(Seen { name, len: status.len(), changed: status.modified().ok() });
         }

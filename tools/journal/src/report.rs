@@ -34,6 +34,7 @@ impl Out<'_> {
 pub(crate) enum Line {
     Log(LogLine),
     Segment(SegmentLine),
+    Image(ImageLine),
     File(FileLine),
     Stop(StopLine),
     Refused(RefusedLine),
@@ -107,6 +108,48 @@ pub(crate) enum Ends {
     Trimmed,
 }
 
+/// An image of the state.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ImageLine {
+    pub(crate) number: u64,
+    pub(crate) file: String,
+    pub(crate) bytes: u64,
+    /// It is the state behind this record.
+    pub(crate) lsn: u64,
+    pub(crate) time_ms: u64,
+    /// The image that it was made from.
+    pub(crate) before: Option<u64>,
+    pub(crate) sections: Vec<SectionCount>,
+    /// The first record that it names.
+    pub(crate) needs_from: Option<u64>,
+    /// How many files with such records.
+    pub(crate) needs: usize,
+    /// `meta` names it.
+    pub(crate) marked: bool,
+    pub(crate) end: ImageEnd,
+    pub(crate) offset: Option<u64>,
+    pub(crate) reason: Option<String>,
+}
+
+/// The entries of one section.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SectionCount {
+    pub(crate) name: String,
+    pub(crate) entries: u64,
+}
+
+/// What becomes of an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ImageEnd {
+    #[default]
+    Good,
+    Damaged,
+    Unreadable,
+    OtherLog,
+    Missing,
+}
+
 /// A file that is no segment.
 #[derive(Debug, Serialize)]
 pub(crate) struct FileLine {
@@ -159,6 +202,7 @@ impl fmt::Display for Line {
         match self {
             Self::Log(line) => write!(out, "{line}"),
             Self::Segment(line) => write!(out, "{line}"),
+            Self::Image(line) => write!(out, "{line}"),
             Self::File(FileLine { name, bytes, what }) => {
                 write!(out, "file {}: {bytes} bytes, {what}", name.escape_debug())
             }
@@ -208,6 +252,37 @@ impl fmt::Display for SegmentLine {
         }
         write!(out, ", {}", self.end)?;
         self.offset.map_or(Ok(()), |offset| write!(out, " at byte {offset}"))
+    }
+}
+
+impl fmt::Display for ImageLine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "image {}: ", self.number)?;
+        if self.bytes > 0 {
+            write!(out, "{} bytes, the state at @{}", self.bytes, self.lsn)?;
+            write!(out, ", {}", Date(self.time_ms))?;
+            for SectionCount { name, entries } in &self.sections {
+                write!(out, ", {name} {entries}")?;
+            }
+            if let Some(first) = self.needs_from {
+                write!(out, ", needs records from @{first} on in {} files", self.needs)?;
+            }
+            out.write_str(", ")?;
+        }
+        out.write_str(match self.end {
+            ImageEnd::Good => "good",
+            ImageEnd::Damaged => "DAMAGED",
+            ImageEnd::Unreadable => "UNREADABLE",
+            ImageEnd::OtherLog => "OF ANOTHER LOG",
+            ImageEnd::Missing => "MISSING",
+        })?;
+        if let Some(offset) = self.offset {
+            write!(out, " at byte {offset}")?;
+        }
+        if let Some(reason) = &self.reason {
+            write!(out, ": {reason}")?;
+        }
+        if self.marked { out.write_str(", marked in meta") } else { Ok(()) }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use zzq_snapshot::{cold_number, image_number};
 use zzq_wal::disk::{BLOCK, Disk, DiskFile};
 use zzq_wal::format::Fault;
 use zzq_wal::format::meta::Facts;
@@ -93,6 +94,10 @@ impl<F: DiskFile> Survey<F> {
             if name == META_NAME {
                 continue;
             }
+            if image_number(&name).is_some() {
+                // They are looked at by themselves.
+                continue;
+            }
             let Some(number) = segment_number(&name) else {
                 survey.others.push(OtherFile { what: what_it_is(&name), name, size });
                 continue;
@@ -150,6 +155,8 @@ fn what_it_is(name: &str) -> &'static str {
     let spare = name.strip_prefix("spare-").and_then(|number| number.parse::<u64>().ok());
     match name {
         "meta.new" => "an unfinished meta, means nothing",
+        "image.new" | "cold.new" => "unfinished, means nothing",
+        _ if cold_number(name).is_some() => "cold file",
         _ if spare.is_some() => "spare, for a later segment",
         _ => "not the log's",
     }

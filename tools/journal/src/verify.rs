@@ -3,6 +3,7 @@
 //! Owns: what is counted of each segment, and the last word, which is recovery's.
 //! Does not know: how groups are found, how lines look.
 
+mod images;
 mod index;
 mod verdict;
 
@@ -48,15 +49,21 @@ pub fn verify(
     let (survey, mut tallied, unfinished) = read_all(place, options, aside)?;
     progress(options, aside, "recovery's verdict");
     let judgement = judge(place, Lsn::FIRST)?;
+    progress(options, aside, "images");
+    let images = images::look(place, survey.meta.facts.as_ref())?;
     progress(options, aside, "");
     place.check_unchanged()?;
     index::check(&survey, &mut tallied);
-    let verdict = verdict::reach(place, &judgement, &mut tallied);
+    let mut verdict = verdict::reach(place, &judgement, &mut tallied);
+    images::weigh(&images, &mut verdict);
 
     let mut out = Out { to: out, json: options.json };
     print_log(&survey, &mut out)?;
     for line in &tallied.segments {
         out.say(&Line::Segment(line.clone()))?;
+    }
+    for line in images {
+        out.say(&Line::Image(line))?;
     }
     for file in &survey.others {
         let (name, bytes, what) = (file.name.clone(), file.size, file.what);

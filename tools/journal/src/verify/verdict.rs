@@ -59,7 +59,8 @@ struct Torn {
     why: String,
 }
 
-const COPY_FIRST: &str = "Before anything else copy the directory, and look at the device's health";
+pub(super) const COPY_FIRST: &str =
+    "Before anything else copy the directory, and look at the device's health";
 
 fn sums(tallied: &Tallied) -> VerdictLine {
     let sum = |of: fn(&SegmentLine) -> u64| tallied.segments.iter().map(of).sum();

@@ -1,0 +1,89 @@
+//! Images beside a log: what is printed of them, and what follows from a bad one.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::*;
+use zzq_snapshot::{Heading, Kind, Writer, at_full_speed, image_name};
+use zzq_wal::Lsn;
+use zzq_wal::sim_disk::SimDisk;
+
+/// A log with images at these records, the last one marked, trimmed below the first if `trims`.
+fn with_images(records: usize, at: &[u64], trims: bool) -> SimDisk {
+    let disk = SimDisk::new();
+    let mut lane = Lane::open(&disk);
+    lane.start();
+    for n in 1..records {
+        lane.publish(&format!("news/{n}"), &vec![b'x'; 1000]);
+    }
+    let identity = lane.log.facts().identity;
+    for (&lsn, number) in at.iter().zip(1..) {
+        let (lsn, time_ms) = (Lsn::new(lsn), 1_700_000_000_000);
+        let before = (number > 1).then(|| (number - 1, Lsn::new(at[0])));
+        let heading =
+            Heading { number, lsn, time_ms, before, ..Heading::new(Kind::Image, identity) };
+        let mut writer = Writer::begin_with(&disk, heading, 16_384, at_full_speed()).unwrap();
+        writer.entry(1, b"", &[1, 1]).unwrap();
+        writer.entry(10, &[13, 1], b"x").unwrap();
+        writer.finish().unwrap();
+        let mark = lane.log.update_facts(|facts| {
+            facts.snapshot = lsn;
+            facts.snapshot_number = number;
+        });
+        mark.unwrap();
+    }
+    if trims {
+        lane.log.trim(Lsn::new(at[0] + 1));
+        while lane.log.helper_step(0) {}
+    }
+    disk.restart()
+}
+
+#[test]
+fn good_images_are_shown_and_change_nothing() {
+    let directory = directory(&with_images(5, &[2, 4], false));
+    let before = contents(directory.path());
+    let ran = verify(&directory);
+    assert_eq!((ran.status, ran.last_line()), (0, "clean: 5 records @1..@5"), "{ran:?}");
+    let lines: Vec<_> = ran.out.lines().filter(|line| line.starts_with("image")).collect();
+    let said = "the state at @4, 2023-11-14T22:13:20.000Z, Marks 1, Facts 1, good, marked in meta";
+    assert_eq!(lines.len(), 2, "{ran:?}");
+    assert!(lines[1].starts_with("image 2: ") && lines[1].ends_with(said), "{ran:?}");
+    assert!(lines[0].ends_with("good"), "{ran:?}");
+    let json = run("verify", directory.path(), &["--json"]);
+    assert!(json.out.contains(r#""type":"image","number":2,"#), "{json:?}");
+    assert_eq!(contents(directory.path()), before);
+}
+
+#[test]
+fn a_bad_image_is_damage_that_a_broker_gets_over() {
+    for (at, starts) in [
+        (&[2, 4][..], "the broker starts from 00000000000000000001.image and says so"),
+        (&[4], "the broker starts from the log alone and says so"),
+    ] {
+        let disk = with_images(5, at, false);
+        let name = image_name(at.len() as u64);
+        disk.flip(&name, 4100, 0).unwrap();
+        let ran = verify(&directory(&disk));
+        assert_eq!(ran.status, 1, "{ran:?}");
+        let said = ran.last_line();
+        assert!(said.contains("DAMAGED at byte 4096") && said.contains(starts), "{said}");
+        disk.delete(&name).unwrap();
+        let ran = verify(&directory(&disk));
+        assert!(ran.last_line().contains("MISSING, marked in meta"), "{ran:?}");
+        assert_eq!(ran.status, 1);
+    }
+}
+
+#[test]
+fn a_trimmed_log_without_a_good_image_is_refused() {
+    let disk = with_images(400, &[300], true);
+    assert_eq!(verify(&directory(&disk)).status, 0);
+    disk.flip(&image_name(1), 4100, 0).unwrap();
+    let ran = verify(&directory(&disk));
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let said = ran.last_line();
+    assert!(said.contains("no good image covers what came before"), "{said}");
+    assert!(said.contains("the broker refuses to start"), "{said}");
+}
