@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 58] = [
+pub const KINDS: [&str; 60] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -63,6 +63,8 @@ pub const KINDS: [&str; 58] = [
     "fold compared",
     "fold not comparable",
     "queue read back",
+    "image made",
+    "image given up",
 ];
 
 /// Counts by name.

@@ -170,6 +170,8 @@ pub enum Event {
     Unfit { conn: Conn, what: String },
     /// The fold of the log was compared with the live state of a lane; `Err` says how they differ.
     Folded { lane: usize, outcome: Result<(), String> },
+    /// An image was made and compared with the fold of the whole log; `Err` says how they differ.
+    Imaged { outcome: Result<(), String> },
     /// At the very end: somebody still waits, for this.
     Waits { client: ClientId, what: String },
 }

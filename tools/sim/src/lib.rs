@@ -16,6 +16,7 @@ pub mod clock;
 pub mod coverage;
 pub mod device;
 pub mod history;
+pub mod images;
 pub mod ledger;
 pub mod log_time;
 pub mod network;

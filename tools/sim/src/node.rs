@@ -17,6 +17,7 @@ use crate::chance::Chance;
 use crate::clock::SimClock;
 use crate::device::Device;
 use crate::history::Death;
+use crate::images::Folded;
 use crate::plan::Plan;
 
 /// A broker of the simulation.
@@ -33,6 +34,8 @@ pub struct Node {
     lanes: u16,
     group_size: usize,
     options: BrokerOptions,
+    /// The fold of the log up to the newest image.
+    folded: Folded,
     chance: Chance,
 }
 
@@ -55,6 +58,7 @@ impl Node {
             lanes: plan.lanes,
             group_size: plan.group_size,
             options: plan.options.clone(),
+            folded: Folded::default(),
             chance: Chance::new(seed, "node"),
         }
     }
@@ -110,6 +114,26 @@ impl Node {
         folds
     }
 
+    /// Lets the broker make an image; whether it did, and how that compares with the fold of the
+    /// whole log. `None`: the disk did not let it.
+    pub fn image(&mut self) -> Option<Result<bool, String>> {
+        let broker = self.broker.as_mut()?;
+        match self.folded.follow(broker.log()) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(error) => return Some(Err(error)),
+        }
+        match broker.image_step().ok()? {
+            None => Some(Ok(false)),
+            Some(_) if self.device.disk.is_off() => None,
+            // A copy has no faults to come.
+            Some(_) => {
+                let copy = self.device.disk.restart();
+                Some(self.folded.compare(&copy, broker.log()).map(|()| true))
+            }
+        }
+    }
+
     /// Tells the broker to stop.
     pub fn stop(&mut self) {
         if let Some(broker) = &mut self.broker {
@@ -117,15 +141,21 @@ impl Node {
         }
     }
 
-    /// Folds what the log holds, writes in flight included, up to where each lane got.
+    /// Folds what the log holds, writes in flight included, up to where each lane got: from the first
+    /// record on, never from an image.
     pub fn fold(&mut self) -> Vec<Fold> {
-        let options = self.log_options();
+        let from = self.folded.applied().next();
+        let options =
+            LogOptions { visit_from: zzq_wal::Lsn::new(from.get()), ..self.log_options() };
         let Some(broker) = &self.broker else { return Vec::new() };
         let lanes = broker.lanes();
         let applied: Vec<Lsn> = (0..lanes).map(|lane| broker.applied(lane)).collect();
         let count = u32::try_from(lanes).unwrap_or(u32::MAX);
-        let mut states: Vec<State> =
-            (0..count).map(|lane| State::new(Shard::new(lane, count))).collect();
+        let parts = (0..count).map(|lane| self.folded.part(Shard::new(lane, count)));
+        let mut states: Vec<State> = match parts.collect() {
+            Ok(states) => states,
+            Err(why) => return vec![Fold::Compared(Err(why)); lanes],
+        };
         let mut visit = |found: zzq_wal::RecoveredRecord<'_>| {
             let lsn = Lsn::new(found.lsn.get());
             let record = Record::decode(found.kind, found.body)?;
@@ -153,7 +183,8 @@ impl Node {
         };
         (0..lanes)
             .map(|lane| {
-                if applied[lane] > last {
+                // A lane that is behind the newest image has no fold to be compared with.
+                if applied[lane] > last || applied[lane] < self.folded.applied() {
                     return Fold::Short;
                 }
                 Fold::Compared(compare(broker.state(lane), &states[lane]))
@@ -180,16 +211,18 @@ impl Node {
 fn compare(live: &State, folded: &State) -> Result<(), String> {
     let (live, folded) =
         (Sections::of(live, Select::Persistent), Sections::of(folded, Select::Persistent));
-    if live == folded {
-        return Ok(());
-    }
+    if live == folded { Ok(()) } else { Err(differences(&live, &folded)) }
+}
+
+/// Where two images differ, for people: the first is live, the second folded.
+pub(crate) fn differences(live: &Sections, folded: &Sections) -> String {
     let mut differ = Vec::new();
     for section in zzq_engine::image::Section::ALL {
         let entries = |sections: &Sections| {
             let entries = sections.entries(section).filter_map(Result::ok);
             entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>()
         };
-        let (live, folded) = (entries(&live), entries(&folded));
+        let (live, folded) = (entries(live), entries(folded));
         for one in live.iter().filter(|one| !folded.contains(one)).take(2) {
             differ.push(format!("{section:?} live {:x?} = {:x?}", one.0, one.1));
         }
@@ -197,7 +230,7 @@ fn compare(live: &State, folded: &State) -> Result<(), String> {
             differ.push(format!("{section:?} folded {:x?} = {:x?}", one.0, one.1));
         }
     }
-    Err(differ.join("; "))
+    differ.join("; ")
 }
 
 #[cfg(test)]

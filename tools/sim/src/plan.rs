@@ -47,6 +47,10 @@ pub struct Faults {
     pub clock_step: u64,
     /// Once in so many starts the power goes while the log is recovered.
     pub in_recovery: u64,
+    /// An image of the state is made; that is no fault, but faults meet it.
+    pub image: u64,
+    /// Once in so many images the power goes while one is made.
+    pub in_image: u64,
 }
 
 /// What one client is like.
@@ -117,6 +121,7 @@ impl Plan {
         for client in clients.iter_mut().filter(|client| client.version.is_v5()) {
             client.aliases = *aliases.pick(&[0, 1, 2, 10]);
         }
+        let mut images = Chance::new(seed, "images");
         Self {
             lanes: lanes.unwrap_or(drawn),
             group_size: *chance.pick(&[32 * 1024, 64 * 1024]),
@@ -124,7 +129,11 @@ impl Plan {
             weather,
             clients,
             operations: chance.within(450, 900),
-            faults: Faults::new(&mut chance),
+            faults: Faults {
+                image: *images.pick(&[0, 25, 60, 150]),
+                in_image: *images.pick(&[0, 3, 8]),
+                ..Faults::new(&mut chance)
+            },
             write_ms: *chance.pick(&[1, 10, 60]),
             drift: *chance.pick(&[0, 0, 300, -300]),
         }
@@ -150,6 +159,8 @@ impl Faults {
         disk_full: 0,
         clock_step: 0,
         in_recovery: 0,
+        image: 0,
+        in_image: 0,
     };
 
     /// Each kind is often there, rarely or not at all: what happens too often hides the rest.
@@ -166,6 +177,7 @@ impl Faults {
             disk_full: draw(&[0, 0, 300]),
             clock_step: draw(&[0, 0, 0, 200]),
             in_recovery: draw(&[0, 3, 6]),
+            ..Self::NONE
         }
     }
 }

@@ -140,9 +140,8 @@ fn touches(event: &Event) -> Touches {
         | Event::WallSet { .. }
         | Event::ReadOnly
         | Event::Healed
-        | Event::Folded { outcome: Err(_), .. } => {
-            Touches { is_broker: true, ..Touches::default() }
-        }
+        | Event::Folded { outcome: Err(_), .. }
+        | Event::Imaged { outcome: Err(_) } => Touches { is_broker: true, ..Touches::default() },
         Event::Dialed { conn, hello, .. } => {
             Touches { message: hello.will.map(|(will, _)| will), ..of(conn) }
         }
@@ -163,7 +162,7 @@ fn touches(event: &Event) -> Touches {
         | Event::Took { conn, .. }
         | Event::Freed { conn, .. }
         | Event::Unfit { conn, .. } => of(conn),
-        Event::Folded { .. } | Event::Waits { .. } => Touches::default(),
+        Event::Folded { .. } | Event::Imaged { .. } | Event::Waits { .. } => Touches::default(),
     }
 }
 

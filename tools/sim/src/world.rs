@@ -36,6 +36,7 @@ pub struct World {
     coverage: Coverage,
     order: Chance,
     chance: Chance,
+    images: Chance,
     faults: Faults,
     /// Client operations that the faults have seen.
     counted: u64,
@@ -125,6 +126,7 @@ impl World {
             coverage,
             order: Chance::new(seed, "order"),
             chance: Chance::new(seed, "faults"),
+            images: Chance::new(seed, "when to make images"),
             counted: 0,
             calm: false,
             helper_waits: false,

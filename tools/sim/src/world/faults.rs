@@ -48,9 +48,29 @@ impl World {
             self.node.device.fill();
             self.space_comes_at = Some(now + self.chance.within(500, 8000));
         }
+        if self.images.once_in(faults.image) && self.node.broker.is_some() {
+            self.make_image();
+        }
         if self.chance.once_in(faults.clock_step) {
             self.step_clock();
         }
+    }
+
+    /// An image is made between any two steps; the power may go with any operation of it.
+    fn make_image(&mut self) {
+        if self.images.once_in(self.faults.in_image) {
+            self.node.device.disk.cut_power(self.images.within(1, 25));
+            self.power_counts = true;
+        }
+        let Some(outcome) = self.node.image() else {
+            self.coverage.hit("image given up");
+            return;
+        };
+        if outcome == Ok(true) {
+            self.coverage.hit("image made");
+        }
+        self.helper_waits = true;
+        self.note(Event::Imaged { outcome: outcome.map(drop) });
     }
 
     fn cut_something(&mut self) {
