@@ -141,8 +141,8 @@ impl Node {
         }
     }
 
-    /// Folds what the log holds, writes in flight included, up to where each lane got: from the first
-    /// record on, never from an image.
+    /// Folds what the log holds, writes in flight included, up to where each lane got: from the
+    /// first record on, never from an image.
     pub fn fold(&mut self) -> Vec<Fold> {
         let from = self.folded.applied().next();
         let options =

@@ -85,7 +85,7 @@ async fn serve(broker: &Broker, args: &Args) -> Ended {
                 _ = int.recv() => break "SIGINT",
                 _ = usr1.recv() => {
                     if !broker.snapshot() {
-                        tracing::warn!("SIGUSR1: without --data-dir there is nothing to write down");
+                        tracing::warn!("SIGUSR1: nothing is kept without --data-dir");
                     }
                 }
             }
