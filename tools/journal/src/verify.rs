@@ -55,7 +55,10 @@ pub fn verify(
     place.check_unchanged()?;
     index::check(&survey, &mut tallied);
     let mut verdict = verdict::reach(place, &judgement, &mut tallied);
-    images::weigh(&images, &mut verdict);
+    if !options.opaque {
+        // Without a state there is nothing that an image could cover.
+        images::weigh(&images, &mut verdict);
+    }
 
     let mut out = Out { to: out, json: options.json };
     print_log(&survey, &mut out)?;
