@@ -56,6 +56,12 @@ pub trait Disk: Send + Sync + 'static {
     /// Takes completions that have arrived, in any order, without waiting. Any thread may call
     /// it; each completion is returned once.
     fn reap(&self, completions: &mut Vec<Completion>);
+
+    /// Whether a completion has arrived, where a look into memory tells. None where it takes more:
+    /// who wants to know waits for the write's event, and does not look again and again.
+    fn has_completed(&self) -> Option<bool> {
+        None
+    }
 }
 
 /// An open file of a [`Disk`], shared between the log, readers and helper threads.

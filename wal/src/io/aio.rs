@@ -70,6 +70,11 @@ impl Aio {
         while self.take(0, &mut events, completions) == events.len() {}
     }
 
+    /// Whether completions have arrived, where the kernel's ring is one that we can read.
+    pub(super) fn has_completed(&self) -> Option<bool> {
+        self.context.waiting()
+    }
+
     /// Takes at least `least` completions, waiting for them; returns how many there were.
     fn take(
         &self,
@@ -176,6 +181,11 @@ impl Context {
 
     /// Whether there is certainly no completion to take: then no system call is needed.
     fn is_empty(&self) -> bool {
+        self.waiting() == Some(false)
+    }
+
+    /// Whether there are completions to take, if the ring is laid out as we know it.
+    fn waiting(&self) -> Option<bool> {
         let ring = ptr::with_exposed_provenance_mut::<Ring>(self.id);
         // SAFETY: a context id is the address of the ring that the kernel mapped, readable until
         // `io_destroy`; the kernel changes these aligned words under us, hence atomics.
@@ -186,7 +196,7 @@ impl Context {
                 AtomicU32::from_ptr(&raw mut (*ring).magic).load(Ordering::Relaxed),
             )
         };
-        magic == Ring::MAGIC && head == tail
+        (magic == Ring::MAGIC).then_some(head != tail)
     }
 
     /// Takes completions, waiting for the first `least`; a signal can cut the wait short.

@@ -130,6 +130,10 @@ impl Disk for FileDisk {
     fn reap(&self, completions: &mut Vec<Completion>) {
         self.engine.reap(completions);
     }
+
+    fn has_completed(&self) -> Option<bool> {
+        self.engine.has_completed()
+    }
 }
 
 /// A fresh file to probe with; none on a full disk, where the log may still live on the space

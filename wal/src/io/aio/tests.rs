@@ -64,6 +64,22 @@ fn a_reap_of_nothing_returns_nothing() {
     assert!(aio.context.is_empty());
 }
 
+/// The look needs no system call, takes nothing, and any thread may have it.
+#[test]
+fn a_look_tells_of_a_completion_until_it_is_taken() {
+    let Fixture { file, _directory } = fixture(4);
+    let aio = Aio::new(4).unwrap();
+    let event = event::create().unwrap();
+    assert_eq!(aio.has_completed(), Some(false));
+    aio.submit(write(&file, 1, 7, Some(&event))).unwrap();
+    assert!(event::wait(&event, LONG).unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(aio.has_completed(), Some(true)));
+    });
+    assert_eq!(reap(&aio, &event, 1).len(), 1);
+    assert_eq!(aio.has_completed(), Some(false));
+}
+
 #[test]
 fn a_full_context_gives_the_write_back_untouched() {
     let Fixture { file, _directory } = fixture(8);

@@ -112,6 +112,13 @@ impl Engine {
         }
     }
 
+    pub(super) fn has_completed(&self) -> Option<bool> {
+        match self {
+            Self::Aio(aio) => aio.has_completed(),
+            Self::Uring(_) | Self::Pwrite(_) => None,
+        }
+    }
+
     pub(super) fn reap(&self, completions: &mut Vec<Completion>) {
         match self {
             Self::Aio(aio) => aio.reap(completions),
