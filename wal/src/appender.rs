@@ -6,14 +6,14 @@
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::disk::Disk;
 use crate::error::{AppendError, StageError};
 use crate::io::event;
-use crate::log::{Log, Producer, Staging, Status, Wake};
+use crate::log::{Log, Producer, Staging, Status};
 use crate::lsn::{Handed, Lsn};
 use crate::tail::TailCursor;
+use crate::waiting::{self, Signal, now_ms};
 
 /// Appends records on a thread that may block, and returns when they survive the loss of power.
 ///
@@ -37,15 +37,6 @@ pub struct Appender<D: Disk> {
     log: Log<D>,
     producer: Producer<D>,
     event: Arc<OwnedFd>,
-}
-
-/// The log signals the same event as a completed write.
-struct Signal(Arc<OwnedFd>);
-
-impl Wake for Signal {
-    fn wake(&self) {
-        event::signal(&self.0);
-    }
 }
 
 impl<D: Disk> Appender<D> {
@@ -153,12 +144,7 @@ impl<D: Disk> Appender<D> {
     }
 
     fn wait(&self, again_at: Option<u64>) -> Result<(), AppendError> {
-        // Whatever ends the wait signals the event; this is only how long one look lasts.
-        const LOOK: Duration = Duration::from_mins(1);
-        let left = |at: u64| Duration::from_millis(at.saturating_sub(now_ms()));
-        let patience = again_at.map_or(LOOK, left);
-        event::wait(&self.event, patience).map_err(AppendError::System)?;
-        Ok(())
+        waiting::sleep(&self.event, again_at).map_err(AppendError::System)
     }
 
     fn read_only(&self) -> AppendError {
@@ -188,11 +174,6 @@ impl Call {
         }
         worked
     }
-}
-
-fn now_ms() -> u64 {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl<D: Disk> fmt::Debug for Appender<D> {

@@ -8,9 +8,9 @@
 //! A [`Log`] lives in one directory of a [`disk::Disk`]. Opening it shows every record to a visitor
 //! and makes what was found durable.
 //!
-//! A thread that may block has an [`Appender`]: its call returns when records are durable. The
-//! crate's README has such a program, the guarantees, and what to do on each error; a longer one is
-//! `examples/journal.rs`.
+//! A thread that may block has an [`Appender`]: its call returns when records are durable. One that
+//! has many records in flight, and nothing else to do, has a [`Writer`]. The crate's README has a
+//! program, the guarantees, and what to do on each error; a longer one is `examples/journal.rs`.
 //!
 //! Where threads have event loops, each lane (a thread with its own event loop) owns one
 //! [`Producer`]: it *stages* records in its turn, *drives* the log at the turn's end, and learns by
@@ -86,6 +86,8 @@ mod segment;
 pub mod sim_disk;
 mod sync;
 mod tail;
+mod waiting;
+mod writer;
 
 /// The program in the README is compiled and run.
 #[cfg(doctest)]
@@ -115,3 +117,4 @@ pub use recover::{
 };
 pub use segment::{KeptSegment, META_NAME, segment_name, segment_number};
 pub use tail::{Group, TailCursor, TailRecord};
+pub use writer::Writer;

@@ -19,6 +19,8 @@ use crate::io::IoBuffer;
 use crate::log::flight::{AwaitedBy, Flight};
 use crate::log::helper::{Reply, Task};
 use crate::log::maker::MakeError;
+use crate::log::presence::Presence;
+use crate::log::share::{Pack, Patience};
 use crate::log::shared::Shared;
 use crate::log::truncate::Cut;
 use crate::log::wanted::{Mark, Starved, Wanted};
@@ -50,6 +52,7 @@ pub(crate) struct ProducerShared {
     pub(crate) wake: Arc<dyn Wake>,
     /// The term it was made under is over.
     pub(crate) ended: AtomicBool,
+    pub(crate) presence: Presence,
 }
 
 /// A producer as the leader sees it.
@@ -117,6 +120,7 @@ pub(crate) struct Limits {
     pub(crate) tail_bytes: usize,
     pub(crate) lazy_ms: u64,
     pub(crate) lazy_bytes: usize,
+    pub(crate) watch_us: u64,
 }
 
 /// Who leads.
@@ -129,6 +133,14 @@ pub(crate) struct Leader<'a> {
     pub(crate) drives: bool,
     /// That of its producer.
     pub(crate) generation: u64,
+    pub(crate) patience: Patience,
+}
+
+impl<'a> Leader<'a> {
+    /// One that is no producer.
+    pub(crate) fn nobody(notify: Option<&'a Arc<OwnedFd>>) -> Self {
+        Self { producer: None, notify, drives: false, generation: 0, patience: Patience::None }
+    }
 }
 
 pub(crate) struct Core<D: Disk> {
@@ -173,6 +185,16 @@ pub(crate) struct Step {
     pub(crate) stall: Option<Stall>,
 }
 
+impl Lane {
+    /// Whether this is so of a chunk that waits in the ring; the first come first.
+    pub(crate) fn any_staged(&mut self, is_so: impl FnMut(&Chunk) -> bool) -> bool {
+        let staged = self.ring.slots();
+        let Ok(chunks) = self.ring.read_chunk(staged) else { unreachable!("they are there") };
+        let (first, second) = chunks.as_slices();
+        first.iter().chain(second).any(is_so)
+    }
+}
+
 impl<D: Disk> Core<D> {
     /// One step: takes what has come back, then starts what may be started.
     pub(crate) fn step(
@@ -180,7 +202,7 @@ impl<D: Disk> Core<D> {
         shared: &Shared<D>,
         leader: Leader<'_>,
         now_ms: u64,
-        may_pack: bool,
+        pack: Pack,
     ) -> Step {
         if leader.producer.is_some() && leader.generation != self.generation {
             // It has been ended since it looked. What it would have done others are called for.
@@ -197,8 +219,8 @@ impl<D: Disk> Core<D> {
         let mut step = Step::default();
         if self.mode == Mode::Running {
             self.submit_ready(shared, leader);
-            if may_pack && self.cut.is_none() {
-                step.stall = self.pack_all(shared, leader);
+            if pack != Pack::Nothing && self.cut.is_none() {
+                step.stall = self.pack_all(shared, leader, pack);
             }
             if self.cut.is_none() {
                 self.ask_for_next();
@@ -217,6 +239,7 @@ impl<D: Disk> Core<D> {
         if self.flights.iter().any(|flight| self.cut.is_some() || nobody_calls(flight)) {
             step.again_at = Some(self.now_ms.saturating_add(1));
         }
+        shared.note_company(self.company());
         self.close_full();
         self.send_tasks(shared);
         assert!(self.durable.lsn <= self.appended.lsn, "durable is a prefix of what was appended");
@@ -224,10 +247,15 @@ impl<D: Disk> Core<D> {
         step
     }
 
-    fn pack_all(&mut self, shared: &Shared<D>, leader: Leader<'_>) -> Option<Stall> {
+    fn pack_all(&mut self, shared: &Shared<D>, leader: Leader<'_>, pack: Pack) -> Option<Stall> {
+        if leader.patience == Patience::Over {
+            self.give_up();
+        }
         while self.mode == Mode::Running
             && self.flights.len() < FLIGHTS_MAX
             && self.something_is_due()
+            && (pack == Pack::Due || self.has_long())
+            && !(leader.patience == Patience::Some && self.more_comes_soon())
         {
             if let Some(stall) = self.pack(shared, leader) {
                 return Some(stall);
@@ -239,22 +267,15 @@ impl<D: Disk> Core<D> {
 
     /// Something waits, or what waits for nobody has waited long enough.
     fn something_is_due(&mut self) -> bool {
+        let (limits, now_ms) = (self.limits, self.now_ms);
         let mut lazy_bytes = 0;
-        for lane in &mut self.lanes {
-            let staged = lane.ring.slots();
-            let Ok(chunks) = lane.ring.read_chunk(staged) else { unreachable!("they are there") };
-            let (first, second) = chunks.as_slices();
-            for chunk in first.iter().chain(second) {
-                lazy_bytes += chunk.bytes.len();
-                if chunk.waits
-                    || lazy_bytes >= self.limits.lazy_bytes
-                    || chunk.since_ms.saturating_add(self.limits.lazy_ms) <= self.now_ms
-                {
-                    return true;
-                }
-            }
-        }
-        false
+        let mut is_due = |chunk: &Chunk| {
+            lazy_bytes += chunk.bytes.len();
+            chunk.waits
+                || lazy_bytes >= limits.lazy_bytes
+                || chunk.since_ms.saturating_add(limits.lazy_ms) <= now_ms
+        };
+        self.lanes.iter_mut().any(|lane| lane.any_staged(&mut is_due))
     }
 
     /// Nobody is notified of its completion who would take it: who led it has gone, or does not

@@ -16,6 +16,7 @@ use crate::disk::Disk;
 use crate::io::event;
 use crate::log::core::{Leader, Stall};
 use crate::log::flight::Flight;
+use crate::log::share::Pack;
 use crate::log::{Drive, Log, PoisonOnPanic, Shared};
 use crate::sync::atomic::Ordering;
 use crate::sync::{AtomicBool, Between, full_fence};
@@ -177,9 +178,8 @@ impl<D: Disk, C: FnMut() -> u64> Driver<'_, D, C> {
     }
 
     fn lead(&self, now: u64) -> Drive {
-        let leader =
-            Leader { producer: None, notify: Some(self.event), drives: true, generation: 0 };
-        self.shared.lead(leader, now, true)
+        let leader = Leader { drives: true, ..Leader::nobody(Some(self.event)) };
+        self.shared.lead(leader, now, Pack::Due)
     }
 
     /// Writes what was handed over, as far as that can be written, and awaits what is in flight.

@@ -16,8 +16,10 @@ mod nudge;
 mod open;
 mod options;
 mod pack;
+mod presence;
 mod producer;
 mod renew;
+mod share;
 mod shared;
 mod truncate;
 mod wanted;
@@ -35,7 +37,11 @@ use self::core::{Lane, Leader};
 pub use self::core::{Stall, Wake};
 pub use self::driver::DriverThread;
 pub use self::options::{Commits, Entropy, Options};
+use self::presence::Presence;
+pub(crate) use self::presence::Where;
 pub use self::producer::{Producer, Staging};
+use self::share::Pack;
+pub(crate) use self::share::Patience;
 pub use self::shared::Drive;
 pub(crate) use self::shared::Shared;
 use self::truncate::Cut;
@@ -85,6 +91,7 @@ impl<D: Disk> Log<D> {
             starved: Starved::new(),
             wake,
             ended: AtomicBool::new(false),
+            presence: Presence::new(),
         });
         let (ring, taken) = rtrb::RingBuffer::new(limits.ring_chunks);
         // As many chunks as can be on their way, so that none is freed and made again.
@@ -189,6 +196,16 @@ impl<D: Disk> Log<D> {
         self.shared.take_cured()
     }
 
+    /// Writers that stage and wait by turns.
+    pub(crate) fn company(&self) -> usize {
+        self.shared.company()
+    }
+
+    /// See [`Options::watch_us`].
+    pub(crate) fn watch_us(&self) -> u64 {
+        self.shared.limits.watch_us
+    }
+
     /// The directory that it lives in.
     pub fn disk(&self) -> &Arc<D> {
         &self.shared.disk
@@ -198,8 +215,7 @@ impl<D: Disk> Log<D> {
     /// `notify` as in [`producer`](Self::producer). Where a thread drives the log
     /// ([`spawn_driver`](Self::spawn_driver)) it is called instead.
     pub fn drive(&self, now_ms: u64, notify: Option<&Arc<OwnedFd>>) -> Drive {
-        let leader = Leader { producer: None, notify, drives: false, generation: 0 };
-        self.shared.lead(leader, now_ms, true)
+        self.shared.lead(Leader::nobody(notify), now_ms, Pack::Due)
     }
 
     /// All that was handed over is durable, or never will be.

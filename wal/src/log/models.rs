@@ -18,6 +18,7 @@ use loom::thread;
 use crate::log::fault::Fault;
 use crate::log::lead::Leadership;
 use crate::log::nudge::Nudge;
+use crate::log::presence::{Presence, Where};
 use crate::log::wanted::{Mark, Published, Starved, Wanted};
 use crate::sync::{Between, leave_out};
 
@@ -369,6 +370,71 @@ fn who_starves_is_called_when_there_is_room() {
         assert!(room || calls == 1, "{calls} calls");
         assert!(calls <= 1, "{calls} calls");
     });
+}
+
+/// Two writers hold back what they have for one another, as `Writer` and `Core` do it: whoever
+/// finds the other one about to bring more leaves its own records, looks for a while whether they
+/// were taken along, and goes on without if not.
+fn share(comes: bool, goes_on: bool) {
+    struct Shared {
+        rings: [Ring; 2],
+        at: [Presence; 2],
+        appended: [Mark; 2],
+        leadership: Leadership<[u64; 2]>,
+    }
+    impl Shared {
+        fn lead(&self, is_patient: bool) {
+            let led = self.leadership.lead(true, |taken, _| {
+                let comes = |(ring, at): (&Ring, &Presence)| {
+                    at.get() == Where::Stages && ring.put.load(Acquire) == 0
+                };
+                if is_patient && self.rings.iter().zip(&self.at).any(comes) {
+                    return;
+                }
+                if !is_patient {
+                    self.at.iter().for_each(Presence::give_up);
+                }
+                for (lane, count) in taken.iter_mut().enumerate() {
+                    while self.rings[lane].pop() {
+                        *count += 1;
+                        self.appended[lane].publish(*count);
+                    }
+                }
+            });
+            assert!(!led.broken && !led.again);
+        }
+
+        fn write(&self, lane: usize, goes_on: bool) {
+            assert!(self.rings[lane].push());
+            self.at[lane].set(Where::Watches);
+            self.lead(true);
+            if goes_on && self.appended[lane].get() == 0 {
+                self.lead(false);
+            }
+        }
+    }
+    let at = [Presence::new(), Presence::new()];
+    at.iter().for_each(|at| at.set(Where::Stages));
+    let shared = Arc::new(Shared {
+        rings: [Ring::new(1, 0), Ring::new(1, 0)],
+        at,
+        appended: [Mark::new(0), Mark::new(0)],
+        leadership: Leadership::new([0; 2]),
+    });
+    let other = comes.then(|| {
+        let other = Arc::clone(&shared);
+        thread::spawn(move || other.write(1, goes_on))
+    });
+    shared.write(0, goes_on);
+    other.into_iter().for_each(|other| other.join().unwrap());
+    assert_eq!(shared.leadership.wait(|taken| *taken).0, [1, u64::from(comes)]);
+}
+
+#[test]
+fn who_holds_its_records_back_for_another_forgets_none() {
+    needs(&[Between::CallAndTry, Between::ReleaseAndLook], || share(true, true));
+    explore(|| share(false, true));
+    fails("with nobody who comes, and without going on,", || share(false, false));
 }
 
 /// A lane reads its tail, which the log has stopped for.

@@ -221,6 +221,7 @@ fn limits(options: &Options) -> Limits {
         tail_bytes: options.tail_bytes,
         lazy_ms: options.lazy_ms,
         lazy_bytes: options.lazy_bytes,
+        watch_us: options.watch_us,
     }
 }
 

@@ -66,6 +66,9 @@ pub struct Options {
     pub recovery_threads: usize,
     /// Threads that read ahead for [`Reader`](crate::Reader)s that read on; 0: none does.
     pub read_threads: usize,
+    /// While their waits are shorter than this in us, [`Writer`](crate::Writer)s that are several,
+    /// and no more than there are processors, do not sleep: see there. 0: they always do.
+    pub watch_us: u64,
     /// Who says what is committed.
     pub commits: Commits,
     /// Hears how far recovery is.
@@ -94,6 +97,7 @@ impl Options {
             durable: Lsn::ZERO,
             recovery_threads: 0,
             read_threads: 0,
+            watch_us: 1000,
             commits: Commits::WithDurable,
             progress: None,
             entropy,

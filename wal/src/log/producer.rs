@@ -14,6 +14,8 @@ use crate::disk::Disk;
 use crate::error::StageError;
 use crate::format::record::{BODY_MAX, Flags, HEADER_LEN};
 use crate::log::core::{Core, Leader, ProducerShared};
+use crate::log::presence::Where;
+use crate::log::share::{Pack, Patience};
 use crate::log::shared::{Drive, Shared};
 use crate::lsn::{Handed, Lsn};
 use crate::tail::TailCursor;
@@ -221,6 +223,12 @@ impl<D: Disk> Producer<D> {
     /// Hands over what is staged and leads if leadership is free. Where a thread drives the log it
     /// is called instead, if there is something for it.
     pub fn drive(&mut self, now_ms: u64) -> Drive {
+        self.drive_with(now_ms, Patience::None)
+    }
+
+    /// [`drive`](Self::drive) for who comes again soon in any case: what is due may be left for
+    /// then. It is not left if nobody comes of whom others believe that.
+    pub(crate) fn drive_with(&mut self, now_ms: u64, patience: Patience) -> Drive {
         if self.is_ended() {
             return Drive::default();
         }
@@ -229,7 +237,7 @@ impl<D: Disk> Producer<D> {
             self.call_driver(now_ms);
             Drive::default()
         } else {
-            self.log.lead(self.leader(), now_ms, true)
+            self.log.lead(self.leader(patience), now_ms, Pack::Due)
         };
         self.note_time(now_ms);
         if let Some(since) = self.lazy_since
@@ -258,10 +266,30 @@ impl<D: Disk> Producer<D> {
     /// send what has become durable before it spends time on the next write. The lane still
     /// calls [`drive`](Self::drive) in the same turn.
     pub fn reap(&mut self, now_ms: u64) {
-        if self.is_ended() {
-            return;
+        self.reap_with(now_ms, Patience::None);
+    }
+
+    /// [`reap`](Self::reap), and what others call for meanwhile may be left as with
+    /// [`drive_with`](Self::drive_with). False: somebody else leads.
+    pub(crate) fn reap_with(&mut self, now_ms: u64, patience: Patience) -> bool {
+        !self.is_ended() && self.log.lead(self.leader(patience), now_ms, Pack::Nothing).led
+    }
+
+    /// Starts a write in the middle of a turn if enough for a long group is there.
+    pub(crate) fn pack_long(&mut self) {
+        if !self.is_ended() {
+            self.log.lead(self.leader(Patience::Some), 0, Pack::Long);
         }
-        self.log.lead(self.leader(), now_ms, false);
+    }
+
+    /// Bytes that are staged and not handed over.
+    pub(crate) fn staged_bytes(&self) -> usize {
+        self.current.bytes.len()
+    }
+
+    /// Says to all who lead where its owner is.
+    pub(crate) fn say(&self, at: Where) {
+        self.mine.presence.set(at);
     }
 
     /// Its owner does not come for a while, though writes that it led for others may come back, and
@@ -274,10 +302,10 @@ impl<D: Disk> Producer<D> {
         }
     }
 
-    fn leader(&self) -> Leader<'_> {
+    fn leader(&self, patience: Patience) -> Leader<'_> {
         let producer = Some(usize::from(self.index));
         let (notify, generation) = (self.notify.as_ref(), self.generation);
-        Leader { producer, notify, drives: false, generation }
+        Leader { producer, notify, drives: false, generation, patience }
     }
 
     /// The log was truncated under a newer term: it takes nothing more and its counts stand still.

@@ -2,7 +2,7 @@
 //!
 //! Does not know: what a leader does.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::Disk;
@@ -14,6 +14,7 @@ use crate::log::helper::Helper;
 use crate::log::lead::Leadership;
 use crate::log::nudge::Nudge;
 use crate::log::options::Commits;
+use crate::log::share::Pack;
 use crate::log::wanted::Mark;
 use crate::lsn::Lsn;
 use crate::reader::pool::ReadPool;
@@ -47,6 +48,8 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) cuts: Cuts,
     pub(crate) trim_below: AtomicU64,
     no_space: AtomicBool,
+    /// Writers that stage and wait by turns, as whoever led last has seen them.
+    company: AtomicUsize,
     fault: Fault,
     /// The last failure that the log got over.
     cured: Mutex<Option<String>>,
@@ -81,6 +84,7 @@ impl<D: Disk> Shared<D> {
             cuts: Cuts::default(),
             trim_below: AtomicU64::new(0),
             no_space: AtomicBool::new(false),
+            company: AtomicUsize::new(0),
             fault: Fault::default(),
             cured: Mutex::new(None),
             producers: Mutex::new(Vec::new()),
@@ -89,17 +93,17 @@ impl<D: Disk> Shared<D> {
         }
     }
 
-    /// Leads if leadership is free. With `may_pack` nothing staged before the call is forgotten.
-    pub(crate) fn lead(&self, leader: Leader<'_>, now_ms: u64, may_pack: bool) -> Drive {
+    /// Leads if leadership is free. With [`Pack::Due`] nothing staged before the call is forgotten.
+    pub(crate) fn lead(&self, leader: Leader<'_>, now_ms: u64, pack: Pack) -> Drive {
         if !leader.drives && self.driver.is_taken() {
-            if may_pack {
+            if pack == Pack::Due {
                 self.call_driver();
             }
             return Drive::default();
         }
-        let led = self
-            .leadership
-            .lead(may_pack, |core, may_pack| core.step(self, leader, now_ms, may_pack));
+        let led = self.leadership.lead(pack == Pack::Due, |core, works| {
+            core.step(self, leader, now_ms, if works { Pack::Due } else { pack })
+        });
         if led.broken {
             self.poison("an invariant of the log was broken".to_owned());
         }
@@ -204,6 +208,17 @@ impl<D: Disk> Shared<D> {
 
     pub(crate) fn is_read_only(&self) -> bool {
         self.fault.is_set()
+    }
+
+    pub(crate) fn note_company(&self, company: usize) {
+        // It seldom changes: its line is mostly read.
+        if self.company() != company {
+            self.company.store(company, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn company(&self) -> usize {
+        self.company.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_no_space(&self, no_space: bool) {
