@@ -3,25 +3,22 @@
 //! Owns: the turns of a lane, through the log's public interface alone, and trimming, so that
 //! segments come round again as they do in a broker that takes snapshots.
 
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
-use zzq_wal::io::{Backend, FileDisk, event};
-use zzq_wal::{Handed, HelperThread, Log, Options, Producer, Staging, Wake};
+use zzq_wal::io::{Backend, FileDisk};
+use zzq_wal::{Handed, HelperThread, Log, Options, Writer};
 
 use crate::outstanding::{Outcome, Outstanding, cpu_time};
 
 /// Everything below what is durable is given up each time so many records have become durable.
 const TRIM_EVERY: u64 = 1 << 16;
 const LANES: u64 = 2;
-const STAGING: Staging = Staging { kind: 1, waits: true, lanes: 0, reserved: false };
+const KIND: u8 = 1;
 
 pub(crate) struct Writers {
     lanes: Vec<Lane>,
@@ -31,8 +28,7 @@ pub(crate) struct Writers {
 
 /// One thread's place at the log.
 struct Lane {
-    producer: Producer<FileDisk>,
-    event: Arc<OwnedFd>,
+    writer: Writer<FileDisk>,
     durable: u64,
 }
 
@@ -41,25 +37,13 @@ struct Run<'a> {
     log: &'a Log<FileDisk>,
     body: &'a [u8],
     until: Instant,
-    /// Lanes with records in flight. One that has no more goes on serving the log for them: it may
-    /// be the one that a completion is told to.
-    busy: AtomicU64,
-    events: Vec<Arc<OwnedFd>>,
     trimmed: AtomicU64,
-}
-
-struct Waker(Arc<OwnedFd>);
-
-impl Wake for Waker {
-    fn wake(&self) {
-        signal(&self.0);
-    }
 }
 
 impl Writers {
     pub(crate) fn open(directory: &Path, backend: Backend) -> Result<Self> {
         let disk = FileDisk::open(directory, backend)?;
-        let (log, _) = Log::open(disk, Options::from_os()?, now_ms(), &mut |_| Ok(()))?;
+        let (log, _) = Log::open(disk, Options::from_os()?, 0, &mut |_| Ok(()))?;
         let helper = log.spawn_helper()?;
         let lanes = (0..LANES).map(|_| Lane::new(&log)).collect::<Result<_>>()?;
         Ok(Self { lanes, log, _helper: helper })
@@ -78,8 +62,6 @@ impl Writers {
             log: &self.log,
             body,
             until: start + length,
-            busy: AtomicU64::new(LANES),
-            events: self.lanes.iter().map(|lane| Arc::clone(&lane.event)).collect(),
             trimmed: AtomicU64::new(self.log.durable().get()),
         };
         let parts: Vec<Result<Outstanding>> = thread::scope(|scope| {
@@ -108,10 +90,7 @@ impl Writers {
 
 impl Lane {
     fn new(log: &Log<FileDisk>) -> Result<Self> {
-        let event = event::create()?;
-        let waker = Arc::new(Waker(Arc::clone(&event)));
-        let producer = log.producer(waker, Some(Arc::clone(&event)))?;
-        Ok(Self { producer, event, durable: 0 })
+        Ok(Self { writer: Writer::new(log)?, durable: 0 })
     }
 
     fn run(&mut self, run: &Run<'_>, writers: u64) -> Result<Outstanding> {
@@ -121,54 +100,27 @@ impl Lane {
             let now = Instant::now();
             if free > 0 && now < run.until {
                 for _ in 0..free {
-                    self.producer.stage(&STAGING, |out| out.extend_from_slice(run.body))?;
+                    self.writer.stage(KIND, |out| out.extend_from_slice(run.body))?;
                 }
                 outstanding.begin(now, free);
             }
             if outstanding.is_empty() {
                 break;
             }
-            free = self.wait(run)?;
+            free = self.wait()?;
             outstanding.end(free)?;
             run.trim();
         }
-        if run.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
-            run.events.iter().for_each(|event| signal(event));
-        }
-        while run.busy.load(Ordering::Acquire) > 0 {
-            self.turn(run)?;
-        }
+        self.writer.leave();
         Ok(outstanding)
     }
 
-    /// Turns until more of its records are durable; returns how many more.
-    fn wait(&mut self, run: &Run<'_>) -> Result<u64> {
-        loop {
-            self.turn(run)?;
-            let durable = self.producer.durable().get();
-            if durable > self.durable {
-                let more = durable - self.durable;
-                self.durable = durable;
-                return Ok(more);
-            }
-        }
-    }
-
-    /// Hands over what is staged, sleeps until there is something to see, and looks.
-    fn turn(&mut self, run: &Run<'_>) -> Result<()> {
-        let now = now_ms();
-        let drive = self.producer.drive(now);
-        let owed = self.durable < self.producer.handed().get();
-        if owed && self.producer.wants(Handed::new(self.durable + 1)) {
-            return Ok(());
-        }
-        let patience = drive.again_at.map_or(PATIENCE_MS, |at| at.saturating_sub(now));
-        let woken = event::wait(&self.event, Duration::from_millis(patience))?;
-        ensure!(woken || drive.again_at.is_some(), "the log is silent");
-        ensure!(!run.log.is_read_only(), "{:?}", run.log.status());
-        event::drain(&self.event);
-        self.producer.reap(now_ms());
-        Ok(())
+    /// Waits until more of its records are durable; returns how many more.
+    fn wait(&mut self) -> Result<u64> {
+        let durable = self.writer.wait(Handed::new(self.durable + 1))?.get();
+        let more = durable - self.durable;
+        self.durable = durable;
+        Ok(more)
     }
 }
 
@@ -182,17 +134,3 @@ impl Run<'_> {
         }
     }
 }
-
-fn signal(event: &OwnedFd) {
-    // Fails only when the counter is full, and then it is readable already.
-    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
-}
-
-/// Time that never goes back, as a lane reads it once a turn.
-fn now_ms() -> u64 {
-    let time = clock_gettime(ClockId::MonotonicCoarse);
-    time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
-}
-
-/// A log that is silent for longer has lost a wake-up.
-const PATIENCE_MS: u64 = 10_000;
