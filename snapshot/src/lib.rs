@@ -33,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cold;
 mod entries;
 mod error;
 pub mod format;
@@ -48,6 +49,7 @@ mod volume;
 mod window;
 mod writer;
 
+pub use cold::{ColdFile, ColdReader, ColdRecord, ColdShelf, ColdWriter};
 pub use entries::{Entries, Entry};
 pub use error::{Damage, ReadError, WriteError};
 pub use format::{Heading, Kind, SectionEntry};

@@ -13,6 +13,7 @@ use zzq_wal::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};
 use zzq_wal::format::segment::Identity;
 
+use crate::cold::remove_all;
 use crate::error::{Damage, ReadError, WriteError};
 use crate::format::{Heading, Kind};
 use crate::needs::{Need, NeededKind};
@@ -190,21 +191,8 @@ impl<F: DiskFile> Shelf<F> {
         let surplus = self.kept.len().saturating_sub(KEPT);
         let names = self.kept.drain(..surplus).map(|kept| kept.volume.name().to_owned());
         self.surplus.extend(names);
-        let mut gone = Vec::new();
-        while let Some(name) = self.surplus.last() {
-            match disk.remove(name) {
-                Ok(()) => gone.extend(self.surplus.pop()),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => drop(self.surplus.pop()),
-                Err(error) => {
-                    return Err(ShelfError::Disk { step: "removing an image", error });
-                }
-            }
-        }
-        if !gone.is_empty() {
-            let failed = |error| ShelfError::Disk { step: "syncing the directory", error };
-            disk.sync_dir().map_err(failed)?;
-        }
-        Ok(gone)
+        let failed = |error| ShelfError::Disk { step: "removing images", error };
+        remove_all(disk, &mut self.surplus).map_err(failed)
     }
 
     /// The files that the kept images need, by kind and number; one stands once for each image.
