@@ -93,13 +93,13 @@ impl Broker {
     ) -> Result<Self, StartError> {
         let opened = ground.log.take();
         let (mut driver, mut helper, mut way) = (None, None, None);
-        if let Some(Opened { log, .. }) = &opened {
+        if let Some(Opened { log, images, .. }) = &opened {
             helper = Some(log.spawn_helper().map_err(StartError::Lanes)?);
             if shared.options.log_thread {
                 let spawned = start::spawn_driver(log, ground.last_ms, clock);
                 driver = Some(spawned.map_err(StartError::Lanes)?);
             }
-            let (fetcher, library) = fetch::library(log.clone());
+            let (fetcher, library) = fetch::library(images.past());
             library.spawn().map_err(StartError::Lanes)?;
             way = Some((Arc::new(log.clone()), fetcher));
         }

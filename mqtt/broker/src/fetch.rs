@@ -1,7 +1,7 @@
-//! Messages that left memory are read back from the log by a thread of its own: lanes read no
-//! files.
+//! Messages that left memory are read back from the log, or from cold files, by a thread of its
+//! own: lanes read no files.
 //!
-//! Assumes: what a lane asks for is still referred to, so the log has it.
+//! Assumes: what a lane asks for is still referred to, so it is there.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,12 +12,9 @@ use zzq_engine::Record;
 use zzq_lanes::{ConnId, LaneWaker};
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
-use zzq_wal::{Log, ReadError, Reader};
 
+use crate::images::Past;
 use crate::shell::{Content, Message};
-
-/// Records that are read and thrown away rather than looked for anew.
-const SKIP_MAX: u64 = 256;
 
 /// What a lane asks for, on behalf of a connection.
 #[derive(Debug)]
@@ -57,14 +54,14 @@ pub(crate) struct Fetcher(Sender<Request>);
 /// Where requests are served.
 #[derive(Debug)]
 pub(crate) struct Library<D: Disk> {
-    log: Log<D>,
+    past: Past<D>,
     requests: Receiver<Request>,
 }
 
 /// The two ends of reading back.
-pub(crate) fn library<D: Disk>(log: Log<D>) -> (Fetcher, Library<D>) {
+pub(crate) fn library<D: Disk>(past: Past<D>) -> (Fetcher, Library<D>) {
     let (sender, requests) = channel();
-    (Fetcher(sender), Library { log, requests })
+    (Fetcher(sender), Library { past, requests })
 }
 
 impl<D: Disk> Library<D> {
@@ -86,7 +83,7 @@ impl<D: Disk> Library<D> {
     fn serve(&self, request: Request) {
         let Request { conn, lsns, inbox } = request;
         let mut messages = Vec::with_capacity(lsns.len());
-        let error = read_all(&self.log, &lsns, &mut messages).err();
+        let error = read_all(&self.past, &lsns, &mut messages).err();
         let fetched = Fetched { conn, messages, error };
         inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner).push(fetched);
         inbox.waker.wake();
@@ -117,39 +114,15 @@ impl FetchSeat {
 }
 
 fn read_all<D: Disk>(
-    log: &Log<D>,
+    past: &Past<D>,
     lsns: &[Lsn],
     messages: &mut Vec<(Lsn, Message)>,
 ) -> Result<(), String> {
-    let mut reader: Option<Reader<D>> = None;
-    for &lsn in lsns {
-        let near = |reader: &Reader<D>| {
-            let next = reader.next_lsn().get();
-            next <= lsn.get() && lsn.get() - next <= SKIP_MAX
+    past.read(lsns, |lsn, time_ms, record| {
+        let Record::Publish(publish) = record else {
+            return Err(format!("record {lsn} holds no message"));
         };
-        if !reader.as_ref().is_some_and(near) {
-            let opened = log.reader(zzq_wal::Lsn::new(lsn.get()));
-            reader = Some(opened.map_err(|error| error.to_string())?);
-        }
-        let Some(reader) = &mut reader else { continue };
-        let message = read_one(reader, lsn).map_err(|error| error.to_string())?;
-        messages.push((lsn, message.ok_or_else(|| format!("record {lsn} holds no message"))?));
-    }
-    Ok(())
-}
-
-fn read_one<D: Disk>(reader: &mut Reader<D>, lsn: Lsn) -> Result<Option<Message>, ReadError> {
-    while let Some(record) = reader.next_record()? {
-        if record.lsn.get() < lsn.get() {
-            continue;
-        }
-        let decoded = Record::decode(record.kind, record.body);
-        return Ok(match decoded {
-            Ok(Record::Publish(publish)) if record.lsn.get() == lsn.get() => {
-                Some(Message::copy(Content::of(&publish, record.time_ms)))
-            }
-            _ => None,
-        });
-    }
-    Ok(None)
+        messages.push((lsn, Message::copy(Content::of(publish, time_ms))));
+        Ok(())
+    })
 }

@@ -162,7 +162,7 @@ pub(crate) fn open_log<D: Disk>(
     clock: &mut dyn Clock,
 ) -> Result<Ground<D>, StartError> {
     let loaded = images::load(&disk, shards(lanes)).map_err(|error| load_error(path, &error))?;
-    let Loaded { shelf, mut states, covered, known } = loaded;
+    let Loaded { shelf, cold, mut states, covered, known } = loaded;
     options.visit_from = zzq_wal::Lsn::new(covered.next().get());
     options.durable = zzq_wal::Lsn::new(known.get());
     let mut next = covered.next();
@@ -182,13 +182,14 @@ pub(crate) fn open_log<D: Disk>(
     };
     let opened = Log::open(disk, options, reading.wall_ms, &mut visit);
     let (log, recovery) = opened.map_err(|error| start_error(path, &error))?;
-    let read = images::read_wills(&log, &states, &mut wills);
+    let images = Images::new(log.clone(), shelf, cold);
+    let read = images::read_wills(&images.past(), &states, &mut wills);
     read.map_err(|reason| StartError::Damaged { path: path.into(), reason })?;
     tell(path, covered, &recovery, &states);
     let last_ms = recovery.last_time_ms;
     let first_number = states.iter().map(State::next_session).max().unwrap_or(1);
     let indexes = states.iter().map(|_| rebuild_index(&states, seed)).collect();
-    let log = Some(Opened { images: Images::new(log.clone(), shelf), log, lock: None });
+    let log = Some(Opened { images, log, lock: None });
     Ok(Ground { states, indexes, wills, first_number, last_ms, log })
 }
 

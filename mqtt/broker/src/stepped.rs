@@ -111,7 +111,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
         let Some(start::Opened { log, images, .. }) = opened else {
             return Err(StartError::Config("there is no log".into()));
         };
-        let (fetcher, library) = fetch::library(log.clone());
+        let (fetcher, library) = fetch::library(images.past());
         let shared = Arc::new(Shared::new(broker, lanes));
         let way = Some((Arc::new(log.clone()), fetcher));
         let mut seeds = Seeds::new(Arc::clone(&shared), ground, way, clock.clone(), random);

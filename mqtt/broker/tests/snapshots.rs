@@ -126,43 +126,95 @@ fn a_will_that_an_image_covers_is_published() {
     watcher.open(&broker).0.expect("will", "farewell");
 }
 
-#[test]
-fn the_log_before_images_goes_and_what_waits_stays() {
-    let arguments = ["--segment-size=1MiB", "--snapshot-every=1GiB"];
-    let mut broker = Broker::start(true, &arguments);
-    let mut publisher = Client::connect(&broker, V5, "publisher");
+/// Bytes of all segments.
+fn log_bytes(broker: &Broker) -> u64 {
+    files(broker, "log").iter().map(|(_, size)| size).sum()
+}
+
+/// Rounds of 3 MB that nobody wants, and an image behind each.
+fn pass_time(broker: &Broker, rounds: usize) {
+    let mut publisher = Client::connect(broker, V5, "nobody's");
     let payload = "x".repeat(100_000);
-    let away = Connect::persistent(V5, "away");
-    for round in 0..3 {
+    for _ in 0..rounds {
         for _ in 0..30 {
             publisher.say("nobody", &payload, 1);
         }
-        if round == 2 {
-            let (mut client, _) = away.open(&broker);
-            client.subscribe("queue", 1);
-            client.disconnect();
-            publisher.say("queue", "it waits", 1);
-        }
-        snapshot(&broker);
+        snapshot(broker);
     }
-    let bytes = |broker: &Broker| files(broker, "log").iter().map(|(_, size)| size).sum::<u64>();
-    until("three rounds of 3 MB are let go but for two", || bytes(&broker) < 8_000_000);
+}
+
+#[test]
+fn the_log_before_images_goes() {
+    let broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=1GiB"]);
+    pass_time(&broker, 5);
+    until("five rounds of 3 MB are let go but for three", || log_bytes(&broker) < 12_000_000);
     assert_eq!(files(&broker, "image").len(), 2);
-    for _ in 0..3 {
-        for _ in 0..20 {
-            publisher.say("nobody", &payload, 1);
-        }
-        snapshot(&broker);
-    }
-    broker.crash();
-    away.open(&broker).0.expect("queue", "it waits");
-    assert!(bytes(&broker) > 6_000_000, "what waits keeps its segment, and those behind it");
+    assert_eq!(files(&broker, "cold").len(), 0, "nothing of it is alive");
+}
+
+#[test]
+fn what_waits_or_is_retained_outlives_its_segment() {
+    let mut broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=1GiB"]);
+    let away = Connect::persistent(V5, "away");
+    let (mut client, _) = away.open(&broker);
+    client.subscribe("queue", 2);
+    client.subscribe("will", 1);
+    client.disconnect();
     let mut publisher = Client::connect(&broker, V5, "publisher");
-    for _ in 0..3 {
-        publisher.say("nobody", &payload, 1);
-        snapshot(&broker);
+    for n in 0..100 {
+        publisher.say("queue", &format!("it waits {n}"), 1 + n % 2);
+        publisher.retain(&format!("kept/{n}"), &format!("retained {n}"), 1);
     }
-    until("nothing waits any more", || bytes(&broker) < 6_000_000);
+    let dying = Connect::new(V4, "dying").keep_alive(0).will("will", "farewell", 1, false);
+    let dying = dying.open(&broker).0;
+    pass_time(&broker, 5);
+    until("the log goes all the same", || log_bytes(&broker) < 12_000_000);
+    assert!(!files(&broker, "cold").is_empty());
+    publisher.say("queue", "the last", 1);
+
+    // From a cold file while the broker runs, and after a start.
+    for end in [None, Some(Broker::crash as fn(&mut Broker))] {
+        if let Some(end) = end {
+            end(&mut broker);
+        }
+        let mut reader = Client::connect(&broker, V5, "reader");
+        reader.subscribe("kept/#", 1);
+        let mut found: Vec<_> = (0..100)
+            .map(|_| {
+                let message = reader.expect_message();
+                (message.topic.clone(), message.payload_text().to_owned())
+            })
+            .collect();
+        found.sort();
+        let mut expected: Vec<_> =
+            (0..100).map(|n| (format!("kept/{n}"), format!("retained {n}"))).collect();
+        expected.sort();
+        assert_eq!(found, expected);
+    }
+    drop(dying);
+    let (mut client, accepted) = away.open(&broker);
+    assert!(accepted.session_present);
+    for n in 0..100 {
+        let message = client.expect("queue", &format!("it waits {n}"));
+        assert_eq!(message.qos, 1 + n % 2);
+    }
+    client.expect("queue", "the last");
+    client.expect("will", "farewell");
+    client.ping_without_messages();
+
+    // What has died goes, and what is alive moves on.
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    for n in 1..100 {
+        publisher.retain(&format!("kept/{n}"), "", 1);
+    }
+    pass_time(&broker, 5);
+    let cold: u64 = files(&broker, "cold").iter().map(|(_, size)| size).sum();
+    assert!(cold <= 3 * 4096, "one record is alive: {cold}");
+    broker.crash();
+    let mut reader = Client::connect(&broker, V5, "reader");
+    reader.subscribe("kept/#", 1);
+    reader.expect("kept/0", "retained 0");
+    reader.ping_without_messages();
 }
 
 #[test]

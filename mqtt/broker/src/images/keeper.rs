@@ -125,6 +125,9 @@ fn run<D: Disk>(mut images: Images<D>, shared: &Shared, bell: &Bell) {
 fn tell(shared: &Shared, made: &Made, took: Duration) {
     shared.images.newest(made.lsn.get(), made.bytes);
     shared.images.made();
+    if made.gone > 0 {
+        tracing::error!(records = made.gone, "messages are owed whose records are nowhere");
+    }
     tracing::info!(
         image = made.number,
         offset = made.lsn.get(),
@@ -133,6 +136,8 @@ fn tell(shared: &Shared, made: &Made, took: Duration) {
         ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         needs_from = made.first_needed.get(),
         trimmed = made.trims,
+        moved = made.moved,
+        cold_files = made.cold_files,
         "image made"
     );
 }

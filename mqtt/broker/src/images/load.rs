@@ -3,13 +3,15 @@
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use zzq_engine::image::{ImageError, Loader};
-use zzq_engine::{Record, Session, State};
-use zzq_snapshot::{Mark, ReadError, Shelf, ShelfError, Volume, at_full_speed};
+use zzq_engine::{Session, State};
+use zzq_snapshot::{
+    ColdShelf, Mark, NeededKind, ReadError, Shelf, ShelfError, Volume, at_full_speed,
+};
 use zzq_types::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};
-use zzq_wal::{Log, read_facts};
+use zzq_wal::read_facts;
 
-use super::{CONTENTS, section_of};
+use super::{CONTENTS, Past, section_of};
 use crate::shell::HeldWill;
 
 /// Why no state comes of an image.
@@ -18,7 +20,7 @@ pub(crate) enum LoadError {
     /// The images could not be looked at.
     #[error(transparent)]
     Shelf(#[from] ShelfError),
-    /// The one that was chosen could not be read after all.
+    /// The one that was chosen could not be read after all, or a cold file that it needs.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// A newer program made it.
@@ -42,6 +44,7 @@ pub(crate) enum LoadError {
 /// What a start has before it reads the log.
 pub(crate) struct Loaded<F> {
     pub(crate) shelf: Shelf<F>,
+    pub(crate) cold: ColdShelf<F>,
     pub(crate) states: Vec<State>,
     /// The last record in these states.
     pub(crate) covered: Lsn,
@@ -64,6 +67,8 @@ pub(crate) fn load<D: Disk>(
     for verdict in &verdicts {
         tracing::error!(image = verdict.file, "not a good image: {verdict}");
     }
+    let cold = shelf.needs().filter(|need| need.kind == NeededKind::Cold);
+    let cold = ColdShelf::open(disk, cold.map(|need| need.number).collect())?;
     let mut covered = Lsn::ZERO;
     if let Some(image) = shelf.newest() {
         if !verdicts.is_empty() {
@@ -73,7 +78,7 @@ pub(crate) fn load<D: Disk>(
         states = read(image, &states)?;
     }
     let known = mark.map_or(covered, |mark| covered.max(Lsn::new(mark.lsn.get())));
-    Ok(Loaded { shelf, states, covered, known })
+    Ok(Loaded { shelf, cold, states, covered, known })
 }
 
 fn read<F: DiskFile>(image: &Volume<F>, states: &[State]) -> Result<Vec<State>, LoadError> {
@@ -98,7 +103,7 @@ fn read<F: DiskFile>(image: &Volume<F>, states: &[State]) -> Result<Vec<State>, 
 
 /// Reads back the messages of wills that were set before what was folded.
 pub(crate) fn read_wills<D: Disk>(
-    log: &Log<D>,
+    past: &Past<D>,
     states: &[State],
     wills: &mut FxHashMap<Lsn, HeldWill>,
 ) -> Result<(), String> {
@@ -110,13 +115,11 @@ pub(crate) fn read_wills<D: Disk>(
         if wills.contains_key(&lsn) {
             continue;
         }
-        let told = |error: zzq_wal::ReadError| error.to_string();
-        let mut reader = log.reader(zzq_wal::Lsn::new(lsn.get())).map_err(told)?;
-        let record = reader.next_record().map_err(told)?;
-        let will = record.and_then(|found| {
-            let record = Record::decode(found.kind, found.body).ok()?;
-            HeldWill::of(&record)
-        });
+        let mut will = None;
+        past.read(&[lsn], |_, _, record| {
+            will = HeldWill::of(record);
+            Ok(())
+        })?;
         let will = will.ok_or_else(|| format!("record {lsn} holds no will"))?;
         wills.insert(lsn, will);
     }

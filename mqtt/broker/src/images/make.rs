@@ -12,13 +12,16 @@ use thiserror::Error;
 use zzq_engine::image::{ImageError, Loader, Select, Touched, write};
 use zzq_engine::{NoEffects, Record, RecordError, Shard, State};
 use zzq_snapshot::{
-    Entry, Heading, Kind, Merge, MergeError, Pace, ReadError, Shelf, ShelfError, Volume, WriteError,
+    ColdShelf, Entry, Heading, Kind, Merge, MergeError, NeededKind, Pace, ReadError, Shelf,
+    ShelfError, Volume, WriteError,
 };
 use zzq_types::Lsn;
-use zzq_wal::Log;
 use zzq_wal::disk::Disk;
+use zzq_wal::{KeptSegment, Log};
 
+use super::clean::{Cleaned, clean};
 use super::needs::Needs;
+use super::past::Past;
 use super::{CONTENTS, section_of};
 
 /// Why there is no new image. The ones before are as they were.
@@ -39,7 +42,7 @@ pub(crate) enum MakeError {
     /// `meta` could not be written: the log is read-only.
     #[error("marking the image: {0}")]
     Mark(io::Error),
-    /// Older images could not be removed: nothing was trimmed.
+    /// Older images or cold files could not be removed: nothing was trimmed.
     #[error(transparent)]
     Shelf(ShelfError),
     /// Its [`Pace`] has given it up.
@@ -91,17 +94,31 @@ pub(crate) struct Made {
     pub(crate) first_needed: Lsn,
     /// What lies before is let go.
     pub(crate) trims: bool,
+    /// Records that went to a cold file.
+    pub(crate) moved: u64,
+    /// Records that are named and nowhere.
+    pub(crate) gone: u64,
+    /// Cold files that are there.
+    pub(crate) cold_files: usize,
 }
 
 /// The images of a log.
 pub(crate) struct Images<D: Disk> {
     log: Log<D>,
     shelf: Shelf<D::File>,
+    cold: ColdShelf<D::File>,
+    past: Past<D>,
 }
 
 impl<D: Disk> Images<D> {
-    pub(crate) const fn new(log: Log<D>, shelf: Shelf<D::File>) -> Self {
-        Self { log, shelf }
+    pub(crate) fn new(log: Log<D>, shelf: Shelf<D::File>, cold: ColdShelf<D::File>) -> Self {
+        let past = Past::new(log.clone(), cold.files().to_vec());
+        Self { log, shelf, cold, past }
+    }
+
+    /// The records of the log, and of cold files.
+    pub(crate) fn past(&self) -> Past<D> {
+        self.past.clone()
     }
 
     /// The newest one.
@@ -130,7 +147,8 @@ impl<D: Disk> Images<D> {
             return Ok(None);
         }
         let since = Since { log: &self.log, from: covered.next(), to: lsn, pace };
-        let volume = merge(&mut self.shelf, base.as_ref(), &since)?;
+        let (volume, cleaned) = merge(&mut self.shelf, &mut self.cold, base.as_ref(), &since)?;
+        self.past.set_cold(self.cold.files().to_vec());
         let (number, bytes) = (volume.heading().number, volume.size());
         let mark = self.log.update_facts(|facts| {
             facts.snapshot = lsn;
@@ -141,11 +159,28 @@ impl<D: Disk> Images<D> {
         self.shelf.retire(&**self.log.disk()).map_err(MakeError::Shelf)?;
         let first_needed = self.shelf.first_needed();
         if trims {
-            self.log.trim(first_needed);
+            self.let_go().map_err(MakeError::Shelf)?;
         }
         let records = lsn.get() - covered.get();
         let (lsn, first_needed) = (Lsn::new(lsn.get()), Lsn::new(first_needed.get()));
-        Ok(Some(Made { number, lsn, bytes, records, first_needed, trims }))
+        let Cleaned { moved, gone, .. } = cleaned;
+        let cold_files = self.cold.files().len();
+        let made =
+            Made { number, lsn, bytes, records, first_needed, trims, moved, gone, cold_files };
+        Ok(Some(made))
+    }
+
+    /// Lets go what none of the kept images needs.
+    fn let_go(&mut self) -> Result<(), ShelfError> {
+        self.log.trim(self.shelf.first_needed());
+        let images = &self.shelf;
+        let is_needed = |number| {
+            images.needs().any(|need| need.kind == NeededKind::Cold && need.number == number)
+        };
+        let retired = self.cold.retire(&**self.log.disk(), is_needed);
+        self.past.set_cold(self.cold.files().to_vec());
+        let step = "removing cold files";
+        retired.map(drop).map_err(|error| ShelfError::Disk { step, error })
     }
 
     /// Bytes of the log behind the newest image, about.
@@ -195,9 +230,10 @@ impl<D: Disk> Since<'_, D> {
 
 fn merge<D: Disk>(
     shelf: &mut Shelf<D::File>,
+    cold: &mut ColdShelf<D::File>,
     base: Option<&Volume<D::File>>,
     since: &Since<'_, D>,
-) -> Result<Volume<D::File>, MakeError> {
+) -> Result<(Volume<D::File>, Cleaned), MakeError> {
     let mut touched = Touched::default();
     let time_ms = since.each(|_, _, record| touched.record(record))?;
     let mut state = read_touched(base, &mut touched, since.pace)?;
@@ -211,7 +247,9 @@ fn merge<D: Disk>(
         ..Heading::new(Kind::Image, since.log.facts().identity)
     };
     let writer = shelf.begin(&**since.log.disk(), heading, since.pace)?;
-    let needs = RefCell::new(Needs::new(since.log.segments()));
+    let segments = since.log.segments();
+    let old_below = old_below(&segments, since.from);
+    let needs = RefCell::new(Needs::new(segments, old_below));
     let note = |section, key: &[u8], value: &[u8]| {
         let noted = needs.borrow_mut().note(section, key, value);
         // It was written by a state just now, or by one whose image was verified.
@@ -239,7 +277,19 @@ fn merge<D: Disk>(
         return Err(error.into());
     }
     let (writer, _) = merge.finish()?;
-    Ok(writer.finish_with(&needs.into_inner().into_vec())?)
+    let (mut needs, old) = needs.into_inner().finish();
+    let cold_heading = Heading { kind: Kind::Cold, ..heading };
+    let cleaned = clean(since.log, cold, &old, cold_heading, since.pace)?;
+    needs.extend(cleaned.needs.iter().copied());
+    needs.sort_unstable_by_key(|need| (need.kind, need.number));
+    Ok((writer.finish_with(&needs)?, cleaned))
+}
+
+/// Records below are old: of segments that the image before covers as a whole.
+fn old_below(segments: &[KeptSegment], from: zzq_wal::Lsn) -> zzq_wal::Lsn {
+    let covered = |segment: &&KeptSegment| segment.last < from;
+    let first = segments.iter().find(|segment| !covered(segment));
+    first.map_or(from, |segment| segment.first.min(from))
 }
 
 /// A state of those entries of the image before that the log since touches.

@@ -1,4 +1,7 @@
-//! Which segments the entries of an image name, and how much in each.
+//! Which files the entries of an image need, and how much of each.
+//!
+//! Owns: the records that they name, told apart: old ones, which go to cold files, and others,
+//! which stay in their segments.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +9,37 @@ use zzq_engine::image::{ImageError, Section, references};
 use zzq_snapshot::{Need, NeededKind};
 use zzq_wal::{KeptSegment, Lsn};
 
+/// An old record that is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Old {
+    pub(super) lsn: Lsn,
+    /// How often.
+    pub(super) references: u64,
+    /// What these weigh together.
+    pub(super) bytes: u64,
+}
+
 /// Gathers needs while entries go by.
 #[derive(Debug)]
 pub(super) struct Needs {
     /// By the first record of the segment.
     segments: BTreeMap<Lsn, KeptSegment>,
-    needs: BTreeMap<u64, Need>,
+    by_number: BTreeMap<u64, Need>,
+    /// Records below are old.
+    old_below: Lsn,
+    /// Ascending and once each up to `sorted`, as they came behind it.
+    old: Vec<Old>,
+    sorted: usize,
 }
 
+/// So many new ones are put among the others at once, and more where there are more.
+const SORT_MIN: usize = 1 << 16;
+
 impl Needs {
-    /// For entries that name records of these segments.
-    pub(super) fn new(segments: Vec<KeptSegment>) -> Self {
+    /// For entries that name records of these segments; those below `old_below` are old.
+    pub(super) fn new(segments: Vec<KeptSegment>, old_below: Lsn) -> Self {
         let segments = segments.into_iter().map(|segment| (segment.first, segment)).collect();
-        Self { segments, needs: BTreeMap::new() }
+        Self { segments, by_number: BTreeMap::new(), old_below, old: Vec::new(), sorted: 0 }
     }
 
     /// An entry goes into the image.
@@ -31,28 +52,54 @@ impl Needs {
         references(section, key, value, |lsn, size| self.add(Lsn::new(lsn.get()), size))
     }
 
-    /// By number.
-    pub(super) fn into_vec(self) -> Vec<Need> {
-        self.needs.into_values().collect()
+    /// Segments by number, and old records ascending.
+    pub(super) fn finish(mut self) -> (Vec<Need>, Vec<Old>) {
+        self.sort();
+        (self.by_number.into_values().collect(), self.old)
     }
 
     fn add(&mut self, lsn: Lsn, size: u32) {
-        // What was trimmed before, which no state of ours refers to, pins nothing.
+        let bytes = u64::from(size);
+        if lsn < self.old_below {
+            self.old.push(Old { lsn, references: 1, bytes });
+            if self.old.len() - self.sorted > SORT_MIN.max(self.sorted) {
+                self.sort();
+            }
+            return;
+        }
         let Some((_, segment)) = self.segments.range(..=lsn).next_back() else { return };
-        let number = segment.number;
-        let need = self.needs.entry(number).or_insert(Need {
-            kind: NeededKind::Segment,
-            number,
-            first: lsn,
-            last: lsn,
-            references: 0,
-            bytes: 0,
-        });
-        need.first = need.first.min(lsn);
-        need.last = need.last.max(lsn);
-        need.references += 1;
-        need.bytes += u64::from(size);
+        let kind = NeededKind::Segment;
+        let need =
+            self.by_number.entry(segment.number).or_insert_with(|| empty(kind, segment.number));
+        count(need, Old { lsn, references: 1, bytes });
     }
+
+    fn sort(&mut self) {
+        self.old.sort_unstable_by_key(|old| old.lsn);
+        self.old.dedup_by(|other, kept| {
+            let same = other.lsn == kept.lsn;
+            if same {
+                kept.references += other.references;
+                kept.bytes += other.bytes;
+            }
+            same
+        });
+        self.sorted = self.old.len();
+    }
+}
+
+/// A need of nothing yet.
+pub(super) const fn empty(kind: NeededKind, number: u64) -> Need {
+    let (first, last) = (Lsn::new(u64::MAX), Lsn::ZERO);
+    Need { kind, number, first, last, references: 0, bytes: 0 }
+}
+
+/// The file is needed for this record, too.
+pub(super) fn count(need: &mut Need, old: Old) {
+    need.first = need.first.min(old.lsn);
+    need.last = need.last.max(old.lsn);
+    need.references += old.references;
+    need.bytes += old.bytes;
 }
 
 #[cfg(test)]
@@ -60,24 +107,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_counted_in_their_segments() {
+    fn records_are_counted_in_their_segments_and_old_ones_by_themselves() {
         let segment = |number, first, last| KeptSegment {
             number,
             first: Lsn::new(first),
             last: Lsn::new(last),
             bytes: 0,
         };
-        let mut needs = Needs::new(vec![segment(3, 10, 19), segment(5, 20, 29)]);
-        for (lsn, size) in [(9, 1), (19, 100), (12, 10), (20, 1000), (25, 1)] {
+        let segments = vec![segment(3, 10, 19), segment(5, 20, 29), segment(6, 30, 39)];
+        let mut needs = Needs::new(segments, Lsn::new(20));
+        for (lsn, size) in [(19, 100), (9, 1), (19, 10), (20, 1000), (25, 1), (39, 5)] {
             needs.add(Lsn::new(lsn), size);
         }
+        let (needs, old) = needs.finish();
+        let old: Vec<_> = old.iter().map(|o| (o.lsn.get(), o.references, o.bytes)).collect();
+        assert_eq!(old, [(9, 1, 1), (19, 2, 110)]);
         let found: Vec<_> = needs
-            .into_vec()
             .iter()
-            .map(|need| {
-                (need.number, need.first.get(), need.last.get(), need.references, need.bytes)
-            })
+            .map(|n| (n.number, n.first.get(), n.last.get(), n.references, n.bytes))
             .collect();
-        assert_eq!(found, [(3, 12, 19, 2, 110), (5, 20, 25, 2, 1001)]);
+        assert_eq!(found, [(5, 20, 25, 2, 1001), (6, 39, 39, 1, 5)]);
     }
 }
