@@ -35,6 +35,7 @@ pub(crate) enum Line {
     Log(LogLine),
     Segment(SegmentLine),
     Image(ImageLine),
+    Cold(ColdLine),
     File(FileLine),
     Stop(StopLine),
     Refused(RefusedLine),
@@ -124,8 +125,24 @@ pub(crate) struct ImageLine {
     pub(crate) needs_from: Option<u64>,
     /// How many files with such records.
     pub(crate) needs: usize,
+    /// The cold files among them.
+    pub(crate) needs_cold: Vec<u64>,
     /// `meta` names it.
     pub(crate) marked: bool,
+    pub(crate) end: ImageEnd,
+    pub(crate) offset: Option<u64>,
+    pub(crate) reason: Option<String>,
+}
+
+/// A cold file.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ColdLine {
+    pub(crate) number: u64,
+    pub(crate) file: String,
+    pub(crate) bytes: u64,
+    pub(crate) records: u64,
+    /// An image names records in it.
+    pub(crate) needed: bool,
     pub(crate) end: ImageEnd,
     pub(crate) offset: Option<u64>,
     pub(crate) reason: Option<String>,
@@ -138,7 +155,7 @@ pub(crate) struct SectionCount {
     pub(crate) entries: u64,
 }
 
-/// What becomes of an image.
+/// What becomes of an image or a cold file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ImageEnd {
@@ -203,6 +220,7 @@ impl fmt::Display for Line {
             Self::Log(line) => write!(out, "{line}"),
             Self::Segment(line) => write!(out, "{line}"),
             Self::Image(line) => write!(out, "{line}"),
+            Self::Cold(line) => write!(out, "{line}"),
             Self::File(FileLine { name, bytes, what }) => {
                 write!(out, "file {}: {bytes} bytes, {what}", name.escape_debug())
             }
@@ -269,21 +287,39 @@ impl fmt::Display for ImageLine {
             }
             out.write_str(", ")?;
         }
-        out.write_str(match self.end {
-            ImageEnd::Good => "good",
-            ImageEnd::Damaged => "DAMAGED",
-            ImageEnd::Unreadable => "UNREADABLE",
-            ImageEnd::OtherLog => "OF ANOTHER LOG",
-            ImageEnd::Missing => "MISSING",
-        })?;
-        if let Some(offset) = self.offset {
-            write!(out, " at byte {offset}")?;
-        }
-        if let Some(reason) = &self.reason {
-            write!(out, ": {reason}")?;
-        }
+        say_end(out, self.end, self.offset, self.reason.as_deref())?;
         if self.marked { out.write_str(", marked in meta") } else { Ok(()) }
     }
+}
+
+impl fmt::Display for ColdLine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "cold file {}: ", self.number)?;
+        if self.bytes > 0 {
+            write!(out, "{} bytes, {} records, ", self.bytes, self.records)?;
+        }
+        say_end(out, self.end, self.offset, self.reason.as_deref())?;
+        out.write_str(if self.needed { ", needed" } else { ", not needed any more" })
+    }
+}
+
+fn say_end(
+    out: &mut fmt::Formatter<'_>,
+    end: ImageEnd,
+    offset: Option<u64>,
+    reason: Option<&str>,
+) -> fmt::Result {
+    out.write_str(match end {
+        ImageEnd::Good => "good",
+        ImageEnd::Damaged => "DAMAGED",
+        ImageEnd::Unreadable => "UNREADABLE",
+        ImageEnd::OtherLog => "OF ANOTHER LOG",
+        ImageEnd::Missing => "MISSING",
+    })?;
+    if let Some(offset) = offset {
+        write!(out, " at byte {offset}")?;
+    }
+    reason.map_or(Ok(()), |reason| write!(out, ": {reason}"))
 }
 
 impl fmt::Display for Ends {

@@ -94,7 +94,7 @@ impl<F: DiskFile> Survey<F> {
             if name == META_NAME {
                 continue;
             }
-            if image_number(&name).is_some() {
+            if image_number(&name).or_else(|| cold_number(&name)).is_some() {
                 // They are looked at by themselves.
                 continue;
             }
@@ -156,7 +156,6 @@ fn what_it_is(name: &str) -> &'static str {
     match name {
         "meta.new" => "an unfinished meta, means nothing",
         "image.new" | "cold.new" => "unfinished, means nothing",
-        _ if cold_number(name).is_some() => "cold file",
         _ if spare.is_some() => "spare, for a later segment",
         _ => "not the log's",
     }

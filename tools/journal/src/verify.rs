@@ -50,14 +50,14 @@ pub fn verify(
     progress(options, aside, "recovery's verdict");
     let judgement = judge(place, Lsn::FIRST)?;
     progress(options, aside, "images");
-    let images = images::look(place, survey.meta.facts.as_ref())?;
+    let volumes = images::look(place, survey.meta.facts.as_ref())?;
     progress(options, aside, "");
     place.check_unchanged()?;
     index::check(&survey, &mut tallied);
     let mut verdict = verdict::reach(place, &judgement, &mut tallied);
     if !options.opaque {
         // Without a state there is nothing that an image could cover.
-        images::weigh(&images, &mut verdict);
+        images::weigh(&volumes, &mut verdict);
     }
 
     let mut out = Out { to: out, json: options.json };
@@ -65,8 +65,11 @@ pub fn verify(
     for line in &tallied.segments {
         out.say(&Line::Segment(line.clone()))?;
     }
-    for line in images {
+    for line in volumes.images {
         out.say(&Line::Image(line))?;
+    }
+    for line in volumes.cold {
+        out.say(&Line::Cold(line))?;
     }
     for file in &survey.others {
         let (name, bytes, what) = (file.name.clone(), file.size, file.what);

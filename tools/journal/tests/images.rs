@@ -5,7 +5,10 @@
 mod common;
 
 use common::*;
-use zzq_snapshot::{Heading, Kind, Writer, at_full_speed, image_name};
+use zzq_snapshot::{
+    ColdRecord, ColdWriter, Heading, Kind, Need, NeededKind, Writer, at_full_speed, cold_name,
+    image_name,
+};
 use zzq_wal::Lsn;
 use zzq_wal::sim_disk::SimDisk;
 
@@ -74,6 +77,33 @@ fn a_bad_image_is_damage_that_a_broker_gets_over() {
         assert!(ran.last_line().contains("MISSING, marked in meta"), "{ran:?}");
         assert_eq!(ran.status, 1);
     }
+}
+
+#[test]
+fn a_cold_file_that_is_needed_is_damage_when_it_is_bad() {
+    let disk = with_images(5, &[2], false);
+    let identity = zzq_wal::read_facts(&disk).unwrap().identity;
+    let cold = Heading { lsn: Lsn::new(4), ..Heading::new(Kind::Cold, identity) };
+    let mut writer = ColdWriter::begin(&disk, cold, at_full_speed()).unwrap();
+    let (lsn, body) = (Lsn::new(2), &b"body"[..]);
+    writer.record(ColdRecord { lsn, time_ms: 5, kind: 3, body }).unwrap();
+    writer.finish().unwrap();
+    let (number, lsn) = (2, Lsn::new(4));
+    let heading = Heading { number, lsn, ..Heading::new(Kind::Image, identity) };
+    let mut writer = Writer::begin_with(&disk, heading, 16_384, at_full_speed()).unwrap();
+    writer.entry(1, b"", &[1, 1]).unwrap();
+    let (kind, number, first) = (NeededKind::Cold, 1, Lsn::new(2));
+    let need = Need { kind, number, first, last: first, references: 1, bytes: 4 };
+    writer.finish_with(&[need]).unwrap();
+    let ran = verify(&directory(&disk));
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains("cold file 1: 12288 bytes, 1 records, good, needed"), "{ran:?}");
+    disk.flip(&cold_name(1), 4100, 0).unwrap();
+    let ran = verify(&directory(&disk));
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.last_line().contains("DAMAGED at byte 4096"), "{ran:?}");
+    disk.delete(&cold_name(1)).unwrap();
+    assert!(verify(&directory(&disk)).last_line().contains("cold file 1: MISSING, needed"));
 }
 
 #[test]

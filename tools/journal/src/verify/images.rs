@@ -1,22 +1,72 @@
-//! The images beside a log: each is read to its last byte, as a start does, and what a broker would
+//! The images and cold files beside a log: each is read to its last byte, and what a broker would
 //! start from is weighed against where the log begins.
 //!
-//! Owns: the line of each image, and the verdict where the log alone is good.
+//! Owns: the line of each of them, and the verdict where the log alone is good.
 
 use std::io;
 
 use zzq_engine::image::Section;
-use zzq_snapshot::{Kind, ReadError, Volume, at_full_speed, image_name, image_number};
+use zzq_snapshot::{
+    ColdFile, Kind, NeededKind, ReadError, Volume, at_full_speed, cold_name, cold_number,
+    image_name, image_number,
+};
 use zzq_wal::disk::DiskFile;
 use zzq_wal::format::meta::Facts;
 
 use super::verdict::Verdict;
 use crate::Status;
 use crate::place::{Place, Trouble};
-use crate::report::{ImageEnd, ImageLine, SectionCount};
+use crate::report::{ColdLine, ImageEnd, ImageLine, SectionCount};
 
-/// Looks at all images, the oldest first.
-pub(super) fn look(place: &Place, facts: Option<&Facts>) -> Result<Vec<ImageLine>, Trouble> {
+/// All of them, the oldest first.
+pub(super) struct Volumes {
+    pub(super) images: Vec<ImageLine>,
+    pub(super) cold: Vec<ColdLine>,
+}
+
+/// Looks at all of them.
+pub(super) fn look(place: &Place, facts: Option<&Facts>) -> Result<Volumes, Trouble> {
+    let images = look_at_images(place, facts)?;
+    let cold = look_at_cold(place, &images)?;
+    Ok(Volumes { images, cold })
+}
+
+fn look_at_cold(place: &Place, images: &[ImageLine]) -> Result<Vec<ColdLine>, Trouble> {
+    let disk = place.disk()?;
+    let failed = |error| Trouble::File { file: "the directory".to_owned(), error };
+    let list = zzq_wal::disk::Disk::list(&disk).map_err(failed)?;
+    let there = list.iter().filter_map(|(name, _)| cold_number(name));
+    let is_good = |image: &&ImageLine| image.end == ImageEnd::Good;
+    let needed =
+        || images.iter().filter(is_good).flat_map(|image| image.needs_cold.iter().copied());
+    let mut numbers: Vec<u64> = there.chain(needed()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut lines = Vec::new();
+    for number in numbers {
+        let needed = needed().any(|needed| needed == number);
+        let mut line = ColdLine { number, file: cold_name(number), needed, ..ColdLine::default() };
+        let opened = ColdFile::open(&disk, number).and_then(|file| {
+            (line.bytes, line.records) = (file.volume().size(), file.len());
+            file.volume().verify(at_full_speed())
+        });
+        match opened {
+            Ok(()) => {}
+            Err(ReadError::Disk { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                // A broker that runs lets old ones go.
+                if place.is_live() {
+                    continue;
+                }
+                line.end = ImageEnd::Missing;
+            }
+            Err(error) => (line.end, line.offset, line.reason) = fault(error)?,
+        }
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+fn look_at_images(place: &Place, facts: Option<&Facts>) -> Result<Vec<ImageLine>, Trouble> {
     let disk = place.disk()?;
     let failed = |error| Trouble::File { file: "the directory".to_owned(), error };
     let list = zzq_wal::disk::Disk::list(&disk).map_err(failed)?;
@@ -66,6 +116,8 @@ fn read<F: DiskFile>(volume: &Volume<F>, facts: Option<&Facts>) -> Result<ImageL
     };
     line.needs_from = needs.iter().map(|need| need.first.get()).min();
     line.needs = needs.len();
+    let cold = needs.iter().filter(|need| need.kind == NeededKind::Cold);
+    line.needs_cold = cold.map(|need| need.number).collect();
     if let Some(facts) = facts {
         let marked = facts.snapshot_number == heading.number;
         if facts.identity.log != heading.identity.log {
@@ -83,19 +135,39 @@ fn spoilt(number: u64, error: ReadError) -> Result<ImageLine, Trouble> {
 }
 
 fn blame(line: ImageLine, error: ReadError) -> Result<ImageLine, Trouble> {
-    let (end, offset, reason) = match error {
-        ReadError::Damage(damage) => (ImageEnd::Damaged, Some(damage.offset), damage.reason),
+    let (end, offset, reason) = fault(error)?;
+    Ok(ImageLine { end, offset, reason, ..line })
+}
+
+/// What it is, where, and why.
+fn fault(error: ReadError) -> Result<(ImageEnd, Option<u64>, Option<String>), Trouble> {
+    Ok(match error {
+        ReadError::Damage(damage) => (ImageEnd::Damaged, Some(damage.offset), Some(damage.reason)),
         ReadError::Version { ref file, .. } => {
             return Err(Trouble::Version { file: file.clone(), reason: error.to_string() });
         }
-        error => (ImageEnd::Unreadable, None, error.to_string()),
-    };
-    Ok(ImageLine { end, offset, reason: Some(reason), ..line })
+        error => (ImageEnd::Unreadable, None, Some(error.to_string())),
+    })
 }
 
 /// Whether a broker starts from what there is, where it would start from the log alone.
-pub(super) fn weigh(lines: &[ImageLine], verdict: &mut Verdict) {
+pub(super) fn weigh(volumes: &Volumes, verdict: &mut Verdict) {
+    let lines = &volumes.images;
     if verdict.status == Status::Damaged || verdict.status == Status::Unreadable {
+        return;
+    }
+    let is_bad = |cold: &&ColdLine| cold.needed && cold.end != ImageEnd::Good;
+    if let Some(cold) = volumes.cold.iter().find(is_bad) {
+        let copy = super::verdict::COPY_FIRST;
+        let text = &verdict.line.text;
+        verdict.line.text = format!(
+            "{cold}, with messages that are owed; the broker starts only if it can be opened, and \
+             cannot send what is damaged; {text}. {copy}"
+        );
+        (verdict.line.file, verdict.line.offset) = (Some(cold.file.clone()), cold.offset);
+        verdict.line.verdict = "damaged";
+        verdict.status = Status::Damaged;
+        verdict.line.status = Status::Damaged as u8;
         return;
     }
     let Some(first) = verdict.line.first_lsn else { return };
