@@ -3,9 +3,9 @@
 //! Owns: a state that was folded from the first record on and never from an image, kept up to date
 //! while the log still has what it needs. Does not know: how a broker makes an image.
 
-use zzq_engine::image::{Loader, Section, Sections, Select};
+use zzq_engine::image::{Loader, Section, Sections, Select, references};
 use zzq_engine::{NoEffects, Record, Shard, State};
-use zzq_snapshot::{Shelf, at_full_speed};
+use zzq_snapshot::{ColdShelf, NeededKind, Shelf, at_full_speed};
 use zzq_types::Lsn;
 use zzq_wal::sim_disk::SimDisk;
 use zzq_wal::{Log, ReadError};
@@ -52,7 +52,8 @@ impl Folded {
         Sections::of(&self.0, Select::All).load(shard).map_err(|error| error.to_string())
     }
 
-    /// Whether the newest image on this disk is what the log says.
+    /// Whether the newest image on this disk is what the log says, and what it refers to is kept: in
+    /// a cold file, or in the log behind all that may be trimmed.
     pub fn compare(&self, disk: &SimDisk, log: &Log<SimDisk>) -> Result<(), String> {
         let identity = log.facts().identity;
         let opened = Shelf::open(disk, &identity, None, at_full_speed());
@@ -64,12 +65,25 @@ impl Folded {
         if image.heading().lsn.get() != self.applied().get() {
             return Err(format!("{} covers {}", image.name(), image.heading().lsn));
         }
+        let needed = images.needs().filter(|need| need.kind == NeededKind::Cold);
+        let cold = ColdShelf::open(disk, needed.map(|need| need.number).collect());
+        let cold = cold.map_err(|error| error.to_string())?;
+        let kept = |lsn: Lsn| {
+            let lsn = zzq_wal::Lsn::new(lsn.get());
+            lsn >= images.first_needed() || cold.find(lsn).is_some()
+        };
+        let mut lost = None;
         let mut loader = Loader::new(Shard::WHOLE);
         let mut entries = image.entries(|_| true, at_full_speed());
         while let Some(entry) = entries.next_entry().map_err(|error| error.to_string())? {
             let section = u8::try_from(entry.section).ok().and_then(Section::from_code);
             let section = section.ok_or("a section that is not known")?;
             loader.entry(section, entry.key, entry.value).map_err(|error| error.to_string())?;
+            let note = |lsn, _| lost = lost.or((!kept(lsn)).then_some(lsn));
+            references(section, entry.key, entry.value, note).map_err(|error| error.to_string())?;
+        }
+        if let Some(lsn) = lost {
+            return Err(format!("{} refers to {lsn}, which may go", image.name()));
         }
         let state = loader.finish().map_err(|error| error.to_string())?;
         let (image, log) = (Sections::of(&state, Select::All), Sections::of(&self.0, Select::All));
