@@ -52,8 +52,8 @@ impl Folded {
         Sections::of(&self.0, Select::All).load(shard).map_err(|error| error.to_string())
     }
 
-    /// Whether the newest image on this disk is what the log says, and what it refers to is kept: in
-    /// a cold file, or in the log behind all that may be trimmed.
+    /// Whether the newest image on this disk is what the log says, and what it refers to is kept:
+    /// in a cold file, or in the log behind all that may be trimmed.
     pub fn compare(&self, disk: &SimDisk, log: &Log<SimDisk>) -> Result<(), String> {
         let identity = log.facts().identity;
         let opened = Shelf::open(disk, &identity, None, at_full_speed());
