@@ -19,6 +19,7 @@ use zzq_types::Lsn;
 use crate::counters::Ignored;
 use crate::effect::{Effect, Effects};
 use crate::facts::fact_of;
+use crate::planted::{self, Bug};
 use crate::record::Record;
 use crate::state::State;
 
@@ -52,7 +53,12 @@ impl State {
         match record {
             Record::Start(start) => self.start(time_ms, *start, effects),
             Record::Connect(connect) => self.connect(lsn, time_ms, connect, effects),
-            Record::Publish(publish) => self.publish(lsn, time_ms, publish, effects),
+            Record::Publish(publish) => {
+                self.publish(lsn, time_ms, publish, effects);
+                if planted::is(Bug::ApplyTwice) {
+                    self.publish(lsn, time_ms, publish, effects);
+                }
+            }
             Record::LateDecision(late) => self.late_decision(lsn, late, effects),
             Record::Release(release) => self.release(*release),
             Record::SessionDown(down) => self.session_down(time_ms, down, effects),

@@ -22,6 +22,10 @@ mod index;
 pub mod invariant;
 mod number;
 mod overlay;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod record;
 mod retained;
 mod route;

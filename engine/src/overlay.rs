@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use zzq_types::PacketId;
 
 use self::pending::{Pending, PendingText};
+use crate::planted::{self, Bug};
 use crate::{Handed, SessionNumber};
 
 /// See the file.
@@ -71,7 +72,7 @@ impl Overlay {
 
     /// Whether an inbound identifier is open, State saying `in_state`.
     pub fn is_open(&self, session: SessionNumber, id: PacketId, in_state: bool) -> bool {
-        self.identifiers.get(&(session, id)).unwrap_or(in_state)
+        self.identifiers.get(&(session, id)).filter(|_| is_on()).unwrap_or(in_state)
     }
 
     /// A Subscribe adds or replaces a subscription by `filter`.
@@ -88,7 +89,7 @@ impl Overlay {
 
     /// Whether a session subscribes by exactly `filter`, State saying `in_state`.
     pub fn has_filter(&self, session: SessionNumber, filter: &str, in_state: bool) -> bool {
-        self.filters.get(session, filter).unwrap_or(in_state)
+        self.filters.get(session, filter).filter(|_| is_on()).unwrap_or(in_state)
     }
 
     /// A Connect opens a session.
@@ -105,7 +106,7 @@ impl Overlay {
 
     /// Whether a session exists, State saying `in_state`.
     pub fn exists(&self, session: SessionNumber, in_state: bool) -> bool {
-        self.sessions.get(&session).unwrap_or(in_state)
+        self.sessions.get(&session).filter(|_| is_on()).unwrap_or(in_state)
     }
 
     /// The last record of a session that is not known to be committed: an answer that makes no
@@ -154,6 +155,10 @@ impl Overlay {
         let at = self.order.partition_point(|(first, _)| *first <= last);
         self.order.insert(at, (last, session));
     }
+}
+
+fn is_on() -> bool {
+    !planted::is(Bug::OverlayOff)
 }
 
 #[cfg(test)]

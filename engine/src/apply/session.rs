@@ -9,6 +9,7 @@ use crate::counters::Ignored;
 use crate::effect::{Effect, Effects};
 use crate::group::{Ended, OrphanMessage};
 use crate::number::SessionNumber;
+use crate::planted::{self, Bug};
 use crate::record::{Connect, Release, SessionDown, SessionEnd, Start, WillMessage, WillSet};
 use crate::session::{Link, Session, Waiting, is_shared};
 use crate::state::State;
@@ -268,6 +269,7 @@ impl State {
 
     /// Counts a session that is not here, which only the whole can tell.
     pub(super) fn count_unknown(&mut self, known: bool) {
+        assert!(known || !planted::is(Bug::ApplyPanics), "planted: no such session");
         if !known && self.shard.is_whole() {
             self.counters.add(Ignored::UnknownSession, 1);
         }

@@ -11,6 +11,7 @@ use zzq_types::{Lsn, QoS};
 
 use crate::decision::SubscriptionIds;
 use crate::number::{QueueNumber, SubNumber};
+use crate::planted::{self, Bug};
 use crate::record::NumberRange;
 
 /// How far numbers jump over a crash: more than may be sent above what the log holds.
@@ -298,6 +299,9 @@ impl Queue {
 
     /// Skips numbers that may have been sent for messages that a crash took.
     pub(crate) fn jump(&mut self) -> bool {
+        if planted::is(Bug::IdentifierReused) {
+            return true;
+        }
         self.skip_to(QueueNumber::new(self.last + JUMP))
     }
 

@@ -31,6 +31,10 @@ mod images;
 mod load;
 mod metrics;
 mod options;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod seeds;
 mod shared;
 mod shell;

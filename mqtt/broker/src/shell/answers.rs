@@ -7,6 +7,7 @@ use zzq_types::{PacketId, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::{Io, Note, Shell};
+use crate::planted::{self, Bug};
 
 /// What is done when the records handed over before it are committed.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +26,24 @@ pub(super) enum Answer {
     Report { to: LaneIndex, change: u32 },
 }
 
+impl Answer {
+    /// A planted bug gives it before its record is committed.
+    fn is_given_early(&self) -> bool {
+        match self {
+            Self::Ack { kind: AckKind::PubAck, .. } => planted::is(Bug::AcknowledgedEarly),
+            Self::Release { .. } => planted::is(Bug::PubrelUngated),
+            _ => false,
+        }
+    }
+}
+
 impl<D: Disk> Shell<D> {
     /// Gives an answer now if nothing is before it, else when all records of this lane so far are
     /// committed. For answers that made a record, and for those that repeat one.
     pub(super) fn answer(&mut self, io: &mut Io<'_, D>, answer: Answer) {
         let handed = self.journal.handed();
-        if self.gate.is_empty() && self.journal.is_committed(handed) {
+        let ready = self.gate.is_empty() && self.journal.is_committed(handed);
+        if ready || answer.is_given_early() {
             self.give(io, answer);
         } else if self.journal.is_read_only() {
             self.give_up_answer(io, answer);
@@ -79,6 +92,11 @@ impl<D: Disk> Shell<D> {
 
     fn give_up_answer(&mut self, io: &mut Io<'_, D>, answer: Answer) {
         match answer {
+            Answer::Ack { conn, kind: kind @ (AckKind::PubAck | AckKind::PubRec), id, .. }
+                if planted::is(Bug::ErrorAfterHandOver) =>
+            {
+                self.give_ack(io, conn, kind, id, ReasonCode::QuotaExceeded);
+            }
             // A refusal is true whatever the log holds: nothing was handed over.
             Answer::Ack { kind: AckKind::PubAck | AckKind::PubRec, reason, .. }
                 if reason.is_failure() =>
@@ -104,7 +122,7 @@ impl<D: Disk> Shell<D> {
         self.dismiss(io, conn, ReasonCode::UnspecifiedError, "the log is read-only");
     }
 
-    fn give(&mut self, io: &mut Io<'_, D>, answer: Answer) {
+    pub(super) fn give(&mut self, io: &mut Io<'_, D>, answer: Answer) {
         match answer {
             Answer::Ack { conn, kind, id, reason } => self.give_ack(io, conn, kind, id, reason),
             Answer::Release { conn, number } => self.give_release(io, conn, number),

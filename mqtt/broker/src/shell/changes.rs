@@ -15,6 +15,7 @@ use super::answers::Answer;
 use super::notes::Note;
 use super::retained::Wish;
 use super::{Io, Shell};
+use crate::planted::{self, Bug};
 
 /// What is done when a change has its fence.
 #[derive(Debug)]
@@ -58,7 +59,8 @@ impl<D: Disk> Shell<D> {
         note: impl Fn(u32) -> Note,
         then: Then,
     ) {
-        let missing = u32::from(self.lanes);
+        let alone = planted::is(Bug::SubackAtCommit);
+        let missing = if alone { 1 } else { u32::from(self.lanes) };
         let key = self.changes.open.insert(Change { missing, then });
         let change = u32::try_from(key).unwrap_or(u32::MAX);
         for lane in self.other_lanes() {

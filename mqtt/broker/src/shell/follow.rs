@@ -20,6 +20,7 @@ use super::message::Message;
 use super::wire::{Content, Ids, Manner, Receiver};
 use super::{Io, Shell};
 use crate::options::DeliverPolicy;
+use crate::planted::{self, Bug};
 
 /// Deliveries that wait for a commit, in the order of the log.
 #[derive(Debug, Default)]
@@ -147,8 +148,9 @@ impl<D: Disk> Shell<D> {
         let mut any = false;
         while let Some(group) = self.journal.next_group() {
             any = true;
-            for record in group.records_for(self.bit()) {
-                if record.lanes & self.bit() == 0 {
+            let (own, bit) = (self.journal.producer(), self.bit());
+            for record in planted::in_order(own, || group.records_for(bit)) {
+                if record.lanes & bit == 0 {
                     continue;
                 }
                 let decoded = Record::decode(record.kind, record.body);
@@ -159,7 +161,7 @@ impl<D: Disk> Shell<D> {
                 let made = Made { by: LaneIndex(record.producer), handed };
                 let lsn = Lsn::new(record.lsn.get());
                 self.apply_made(io, lsn, record.time_ms, &decoded, Some(made));
-                if self.journal.producer() == Some(record.producer) {
+                if own == Some(record.producer) {
                     self.applied = handed;
                     self.overlay.seen_applied(self.applied);
                 }
@@ -259,7 +261,7 @@ impl<D: Disk> Shell<D> {
                 let topic = publish.topic.as_str();
                 self.live.saw_live(*session, topic, lsn, self.journal.order_step());
             }
-            if early {
+            if early || planted::is(Bug::EarlyAtQos0) {
                 self.deliver0(io, *session, content, *retain, Ids::List(ids));
             } else {
                 let message = copy.get_or_insert_with(|| Message::copy(content)).clone();

@@ -16,6 +16,7 @@ use super::publish::Handed;
 use super::retained::{Found, Query};
 use super::wire::Content;
 use super::{Io, Shell};
+use crate::planted::{self, Bug};
 
 /// What travels with a connection to the lane of its session: nothing, its CONNECT is unread.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +97,7 @@ impl<D: Disk> Shell<D> {
                 self.answer(io, Answer::Report { to: from, change });
             }
             Note::Sight { change } => self.answer(io, Answer::Report { to: from, change }),
+            Note::Report { .. } if planted::is(Bug::SubackAtCommit) => {}
             Note::Report { change } => self.change_committed(io, change),
             Note::Flags { session, flags } => {
                 self.index.set_flags(session, flags);
@@ -116,6 +118,7 @@ impl<D: Disk> Shell<D> {
         if self.kept_notes.iter().any(|(lane, ..)| *lane == to) {
             self.kept_notes.push_back((to, note, class));
         } else if let Err(note) = io.send(to, note, class) {
+            planted::block_if(Bug::BlockingPush);
             self.kept_notes.push_back((to, note, class));
         }
     }

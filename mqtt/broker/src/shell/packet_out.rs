@@ -7,6 +7,7 @@ use zzq_lanes::{ConnId, Handler, LaneIo};
 use zzq_types::ReasonCode;
 
 use crate::metrics::Counts;
+use crate::planted;
 
 /// Appends to the output of a connection what `encode` writes: one packet, or nothing. False: the
 /// connection is absent.
@@ -32,6 +33,9 @@ pub(super) fn write_ack<H: Handler>(
     kind: AckKind,
     mut ack: Ack<'_>,
 ) -> bool {
+    if kind == AckKind::PubRel {
+        ack.packet_id = planted::sent_as(conn, ack.packet_id);
+    }
     if !encoder.version.is_v5() {
         // There is no way to say anything but success.
         ack.reason = ReasonCode::Success;

@@ -10,6 +10,7 @@ use zzq_wal::disk::Disk;
 use super::link::Phase;
 use super::packet_out::{write_ack, write_packet};
 use super::{Flow, Io, SILENCE, Shell};
+use crate::planted;
 
 impl<D: Disk> Shell<D> {
     /// Handles all complete packets of `input`; returns how many bytes are done with.
@@ -73,10 +74,10 @@ impl<D: Disk> Shell<D> {
         match packet {
             Packet::Connect(connect) => self.connect(io, conn, connect),
             Packet::Publish(publish) => self.publish(io, conn, publish),
-            Packet::PubAck(ack) => self.pub_ack(io, conn, ack),
-            Packet::PubRec(ack) => self.pub_rec(io, conn, ack),
+            Packet::PubAck(ack) => self.pub_ack(io, conn, &planted::meant_by(conn, ack)),
+            Packet::PubRec(ack) => self.pub_rec(io, conn, &planted::meant_by(conn, ack)),
             Packet::PubRel(ack) => self.pub_rel(io, conn, ack),
-            Packet::PubComp(ack) => self.pub_comp(io, conn, ack),
+            Packet::PubComp(ack) => self.pub_comp(io, conn, &planted::meant_by(conn, ack)),
             Packet::Subscribe(subscribe) => self.subscribe(io, conn, subscribe),
             Packet::Unsubscribe(unsubscribe) => self.unsubscribe(io, conn, unsubscribe),
             Packet::PingReq => self.ping(io, conn),

@@ -15,6 +15,7 @@ use super::link::Link;
 use super::live::Made;
 use super::{Flow, Io, Shell};
 use crate::options::LogPolicy;
+use crate::planted::{self, Bug};
 
 /// A message as it is to be routed and recorded.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +99,12 @@ impl<D: Disk> Shell<D> {
             //= MQTT311-4.3.3-2
             //= MQTT5-4.3.3-10
             let reason = ReasonCode::Success;
-            self.answer(io, Answer::Ack { conn, kind: AckKind::PubRec, id, reason });
+            let answer = Answer::Ack { conn, kind: AckKind::PubRec, id, reason };
+            if planted::is(Bug::RepeatAnsweredAtOnce) {
+                self.give(io, answer);
+            } else {
+                self.answer(io, answer);
+            }
             return Flow::Next;
         }
         if let Some(flow) = self.count_inbound(io, conn, publish.delivery) {

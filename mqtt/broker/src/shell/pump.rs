@@ -21,6 +21,7 @@ use super::packet_out::write_ack;
 use super::wire::{Content, Ids, Manner, Receiver, Unsent, Wire};
 use super::{Io, Shell};
 use crate::metrics::Counts;
+use crate::planted;
 
 /// Messages that are asked for at once when they are not in memory.
 const AHEAD: usize = 128;
@@ -238,7 +239,7 @@ impl Outlet<'_> {
         let message = store.get(waiting.lsn).or_else(|| fetched.get(&waiting.lsn));
         let Some(message) = message else { return Some(Stop::Message(waiting.number)) };
         let content = Content { expires_ms, ..message.content() };
-        let manner = manner(self.queue, waiting, dup);
+        let manner = manner(self.conn, self.queue, waiting, dup);
         let to = Receiver::of(self.conn, self.link);
         let sent = self.wire.send(io, to, content, manner, self.now_ms);
         self.counts.sent(sent);
@@ -269,7 +270,7 @@ impl Outlet<'_> {
         if waiting.number != number || has_expired || self.is_full(io) {
             return false;
         }
-        let manner = manner(self.queue, waiting, false);
+        let manner = manner(self.conn, self.queue, waiting, false);
         let to = Receiver::of(self.conn, self.link);
         let sent = self.wire.send_one_of_many(io, to, content, manner, self.now_ms);
         if sent.is_ok() {
@@ -291,12 +292,12 @@ impl Outlet<'_> {
 //= MQTT5-3.3.1-3
 //= MQTT5-4.3.2-2
 //= MQTT5-4.3.3-2
-fn manner(queue: &Queue, waiting: Waiting, dup: bool) -> Manner<'_> {
+fn manner(conn: ConnId, queue: &Queue, waiting: Waiting, dup: bool) -> Manner<'_> {
     Manner {
         qos: waiting.qos,
         retain: waiting.retain,
         dup,
-        id: waiting.number.packet_id(),
+        id: waiting.number.packet_id().map(|id| planted::sent_as(conn, id)),
         ids: Ids::Of(queue.ids(waiting.number)),
     }
 }

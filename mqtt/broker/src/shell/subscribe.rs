@@ -20,6 +20,7 @@ use super::notes::{Note, Taken};
 use super::packet_out::write_packet;
 use super::retained::Wish;
 use super::{Flow, Io, Shell};
+use crate::planted::{self, Bug};
 
 /// One filter that is granted.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +71,7 @@ impl<D: Disk> Shell<D> {
         if !granted.is_empty() && !self.record_subscriptions(io, session, logged, &granted, id) {
             return self.park(io, conn);
         }
-        let wishes = self.take_subscriptions(session, &granted, id);
+        let mut wishes = self.take_subscriptions(session, &granted, id);
         let taken = self.taken(session, &granted, id);
         let packet = self.sub_ack(conn, subscribe, &codes);
         if granted.is_empty() {
@@ -81,6 +82,10 @@ impl<D: Disk> Shell<D> {
             self.hold_members(io, one.filter, self.flags_of(session));
         }
         self.live.watch(session);
+        if planted::is(Bug::RetainedBeforeFence) {
+            self.live.watch(session);
+            self.grant_wishes(io, conn, session, std::mem::take(&mut wishes), Vec::new());
+        }
         let then = Then::Acknowledge { conn, session, packet, wishes };
         self.begin_change(io, |change| Note::Subscribed { change, taken: taken.clone() }, then);
         Flow::Next
