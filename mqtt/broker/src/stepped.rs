@@ -68,12 +68,15 @@ pub struct SteppedOptions {
     pub log: LogOptions,
     /// Seeds hashes and client identifiers that the broker makes.
     pub random: u64,
+    /// What lanes take on.
+    pub limits: LaneLimits,
 }
 
 impl SteppedOptions {
     /// One lane with the default options over such a log.
     pub fn new(log: LogOptions) -> Self {
-        Self { lanes: 1, broker: BrokerOptions::default(), log, random: 0 }
+        let limits = LaneLimits::default();
+        Self { lanes: 1, broker: BrokerOptions::default(), log, random: 0, limits }
     }
 }
 
@@ -103,7 +106,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
         mut clock: C,
         wait: &mut dyn FnMut(&Log<D>) -> bool,
     ) -> Result<Self, StartError> {
-        let SteppedOptions { lanes, broker, log, random } = options;
+        let SteppedOptions { lanes, broker, log, random, limits } = options;
         let path = Path::new("simulated");
         let seed = HashSeed(random, random.rotate_left(32));
         let mut ground = start::open_log(disk, log, path, lanes, seed, &mut clock)?;
@@ -118,7 +121,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
         let wakers: Vec<_> = (0..lanes).map(|_| LaneWaker::flag_only()).collect();
         let mut wait = || wait(&log);
         let mut made = Vec::new();
-        for parts in group(&wakers, LaneLimits::default()) {
+        for parts in group(&wakers, limits) {
             let waker = wakers[parts.lane().index()].clone();
             let seed = seeds.next(waker, &mut wait).map_err(StartError::Lanes)?;
             made.push(Lane::new(parts, Shell::new(seed), MemDriver::default()));

@@ -85,8 +85,8 @@ impl World {
         let options = SteppedOptions {
             lanes: setup.lanes,
             broker: setup.options.clone(),
-            log: small(&disk, setup.group_size),
             random: 7,
+            ..SteppedOptions::new(small(&disk, setup.group_size))
         };
         let mut wait = |log: &Log<SimDisk>| {
             assert!(log.helper_step(0), "the start waits for nothing");
