@@ -65,6 +65,9 @@ pub struct Client {
     requests: BTreeMap<u16, Request>,
     /// Messages of this connection that it has not answered to the end.
     unanswered: BTreeMap<u16, Option<MessageId>>,
+    /// Those at QoS 1 when the connection ended, if the next one is the next that the broker knows
+    /// of: over two crashes numbers jump a whole round.
+    left_unanswered: BTreeMap<u16, Option<MessageId>>,
     /// It has thrown its session away, and says so until it is heard.
     must_clean: bool,
     /// The session ends with this connection.
@@ -120,6 +123,7 @@ impl Client {
             owed: VecDeque::new(),
             requests: BTreeMap::new(),
             unanswered: BTreeMap::new(),
+            left_unanswered: BTreeMap::new(),
             must_clean: false,
             is_guest: false,
             is_unsure: false,
@@ -191,6 +195,12 @@ impl Client {
         let was_opening = matches!(self.line, Line::Opening(..));
         desk.note(Event::Ended { conn, how });
         self.line = if was_opening { Line::Waiting(conn) } else { Line::Down };
+        self.left_unanswered = std::mem::take(&mut self.unanswered);
+        if was_opening {
+            self.left_unanswered.clear();
+        }
+        let open = &self.memory.open;
+        self.left_unanswered.retain(|id, _| !open.contains_key(id));
         self.forget_connection();
         //= MQTT311-3.1.2-6
         if self.is_guest {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 60] = [
+pub const KINDS: [&str; 63] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -25,6 +25,7 @@ pub const KINDS: [&str; 60] = [
     "op unsubscribe",
     "op ping",
     "op resend",
+    "op repeat",
     "op late answer",
     "op stop reading",
     "version 3.1",
@@ -33,6 +34,8 @@ pub const KINDS: [&str; 60] = [
     "lanes 1",
     "lanes 2",
     "lanes 3",
+    "small rings",
+    "lane sleeps",
     "net cut",
     "net half-open for the broker",
     "net half-open for the client",

@@ -9,7 +9,7 @@ use zzq_broker::stepped::{Stepped, SteppedOptions};
 use zzq_broker::{BrokerOptions, StartError};
 use zzq_engine::image::{Sections, Select};
 use zzq_engine::{NoEffects, Record, Shard, State};
-use zzq_lanes::LaneWaker;
+use zzq_lanes::{LaneWaker, Limits as LaneLimits};
 use zzq_types::Lsn;
 use zzq_wal::{Log, Options as LogOptions};
 
@@ -32,6 +32,7 @@ pub struct Node {
     /// Runs, or not.
     pub broker: Option<Broker>,
     lanes: u16,
+    limits: LaneLimits,
     group_size: usize,
     options: BrokerOptions,
     /// The fold of the log up to the newest image.
@@ -56,6 +57,11 @@ impl Node {
             clock,
             broker: None,
             lanes: plan.lanes,
+            limits: LaneLimits {
+                ring: plan.ring,
+                messages_per_turn: plan.messages_per_turn,
+                ..LaneLimits::default()
+            },
             group_size: plan.group_size,
             options: plan.options.clone(),
             folded: Folded::default(),
@@ -74,6 +80,7 @@ impl Node {
             broker: self.options.clone(),
             log: self.log_options(),
             random: self.chance.draw(),
+            limits: self.limits,
         };
         let disk = self.device.disk.clone();
         let (device, clock) = (&mut self.device, self.clock.clone());

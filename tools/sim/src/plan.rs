@@ -14,6 +14,10 @@ use crate::network::Weather;
 pub struct Plan {
     /// Lanes of the broker.
     pub lanes: u16,
+    /// Slots of each ring between lanes, and how many of them are for receipts alone.
+    pub ring: (usize, usize),
+    /// Messages that a lane takes from each ring in one turn.
+    pub messages_per_turn: usize,
     /// Bytes of the log's largest group; a segment is eight of them.
     pub group_size: usize,
     /// The broker's options.
@@ -45,6 +49,7 @@ pub struct Faults {
     pub step_fails: u64,
     pub disk_full: u64,
     pub clock_step: u64,
+    pub lane_sleeps: u64,
     /// Once in so many starts the power goes while the log is recovered.
     pub in_recovery: u64,
     /// An image of the state is made; that is no fault, but faults meet it.
@@ -69,8 +74,8 @@ pub struct ClientPlan {
     /// In seconds.
     pub keep_alive: u16,
     /// Weights of what it does: publish, subscribe, unsubscribe, leave, drop, take over, answer
-    /// what it owes, stop reading.
-    pub weights: [u64; 8],
+    /// what it owes, stop reading, repeat a message on the same connection.
+    pub weights: [u64; 9],
     /// How long it waits between two things at most, in ms.
     pub pause_ms: u64,
     /// Once in so many answers one is not given at once.
@@ -122,8 +127,11 @@ impl Plan {
             client.aliases = *aliases.pick(&[0, 1, 2, 10]);
         }
         let mut images = Chance::new(seed, "images");
+        let mut crowd = Chance::new(seed, "crowd");
         Self {
             lanes: lanes.unwrap_or(drawn),
+            ring: *crowd.pick(&[(1024, 256), (16, 4), (3, 1)]),
+            messages_per_turn: *crowd.pick(&[1, 256]),
             group_size: *chance.pick(&[32 * 1024, 64 * 1024]),
             options,
             weather,
@@ -132,9 +140,10 @@ impl Plan {
             faults: Faults {
                 image: *images.pick(&[0, 25, 60, 150]),
                 in_image: *images.pick(&[0, 3, 8]),
+                lane_sleeps: *crowd.pick(&[0, 10, 60]),
                 ..Faults::new(&mut chance)
             },
-            write_ms: *chance.pick(&[1, 10, 60]),
+            write_ms: *chance.pick(&[1, 10, 60, 200]),
             drift: *chance.pick(&[0, 0, 300, -300]),
         }
     }
@@ -158,6 +167,7 @@ impl Faults {
         step_fails: 0,
         disk_full: 0,
         clock_step: 0,
+        lane_sleeps: 0,
         in_recovery: 0,
         image: 0,
         in_image: 0,
@@ -195,11 +205,15 @@ impl ClientPlan {
             _ if version == V31 => Keeps::Never,
             _ => Keeps::Changes,
         };
-        let weights = match chance.below(4) {
-            0 => [60, 3, 1, 2, 3, 2, 10, 1],
-            1 => [10, 10, 4, 3, 5, 3, 20, 3],
-            _ => [40, 6, 3, 2, 4, 3, 15, 1],
+        let mut weights = match chance.below(4) {
+            0 => [60, 3, 1, 2, 3, 2, 10, 1, 0],
+            1 => [10, 10, 4, 3, 5, 3, 20, 3, 0],
+            _ => [40, 6, 3, 2, 4, 3, 15, 1, 0],
         };
+        if version == V31 {
+            // From MQTT 3.1.1 on nothing is sent again but on a new connection (MQTT311-4.4.0-1).
+            weights[8] = 30;
+        }
         Self {
             version,
             keeps,

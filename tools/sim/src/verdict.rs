@@ -2,6 +2,8 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::coverage::Coverage;
 use crate::history::{Conn, Entry, Event, History, MessageId};
@@ -33,9 +35,19 @@ pub const INVARIANTS: &str = "invariants";
 /// Events that a failure shows.
 const EVENTS_MAX: usize = 40;
 
-/// Runs a seed and holds every promise against it.
-pub fn run(seed: u64, lanes: Option<u16>) -> Verdict {
-    let (outcome, panic) = live(World::new(seed, Plan::new(seed, lanes)));
+impl Verdict {
+    /// Of a seed that has nothing to show but this.
+    pub fn cut_short(seed: u64, promise: &'static str, what: &str) -> Self {
+        let broken = vec![Broken { promise, what: what.into(), about: Vec::new() }];
+        let coverage = Coverage::default();
+        Self { seed, broken, events: Vec::new(), coverage, lives: 0, hash: 0 }
+    }
+}
+
+/// Runs a seed and holds every promise against it. `pulse` counts its steps.
+pub fn run(seed: u64, lanes: Option<u16>, pulse: &Arc<AtomicU64>) -> Verdict {
+    let world = World::new(seed, Plan::new(seed, lanes)).with_pulse(Arc::clone(pulse));
+    let (outcome, panic) = live(world);
     judge(seed, outcome, panic)
 }
 

@@ -8,6 +8,8 @@ mod faults;
 mod heal;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use zzq_lanes::driver::Rest;
 
@@ -41,6 +43,8 @@ pub struct World {
     /// Client operations that the faults have seen.
     counted: u64,
     calm: bool,
+    /// A lane that gets no turn before.
+    asleep: Option<(usize, u64)>,
     /// Where something may be to be done.
     helper_waits: bool,
     reader_waits: bool,
@@ -59,6 +63,8 @@ pub struct World {
     /// It was told that it does not come to rest.
     is_unsettled: bool,
     steps: u64,
+    /// The same, for who watches from another thread.
+    pulse: Arc<AtomicU64>,
     lives: u64,
 }
 
@@ -103,6 +109,9 @@ impl World {
             2 => "lanes 2",
             _ => "lanes 3",
         });
+        if plan.lanes > 1 && plan.ring.0 < 10 {
+            coverage.hit("small rings");
+        }
         let may_refuse = plan.is_limited() || plan.faults.disk_full > 0;
         let mut history = History::default();
         history.may_refuse = may_refuse;
@@ -129,6 +138,7 @@ impl World {
             images: Chance::new(seed, "when to make images"),
             counted: 0,
             calm: false,
+            asleep: None,
             helper_waits: false,
             reader_waits: false,
             stopping: false,
@@ -141,8 +151,15 @@ impl World {
             starts_no_more: false,
             is_unsettled: false,
             steps: 0,
+            pulse: Arc::default(),
             lives: 0,
         }
+    }
+
+    /// Steps are counted here, too.
+    #[must_use]
+    pub fn with_pulse(self, pulse: Arc<AtomicU64>) -> Self {
+        Self { pulse, ..self }
     }
 
     /// Runs to the end. What happened until a panic is there all the same.
@@ -179,6 +196,7 @@ impl World {
     /// One of those who can goes on; if nobody can, time does.
     fn step(&mut self) {
         self.steps += 1;
+        self.pulse.store(self.steps, Ordering::Relaxed);
         if self.steps == STEPS_MAX {
             self.note(Event::Endless);
             return;
@@ -210,7 +228,9 @@ impl World {
     fn choices(&mut self, now: u64) -> Vec<Choice> {
         let mut choices = Vec::new();
         if let Some(broker) = &mut self.node.broker {
-            let lanes = (0..broker.lanes()).filter(|lane| broker.rest(*lane) == Rest::Now);
+            let asleep = self.asleep.filter(|(_, until)| *until > now).map(|(lane, _)| lane);
+            let awake = (0..broker.lanes()).filter(|lane| asleep != Some(*lane));
+            let lanes = awake.filter(|lane| broker.rest(*lane) == Rest::Now);
             choices.extend(lanes.flat_map(|lane| [Choice::Lane(lane); 2]));
             choices.extend(self.helper_waits.then_some(Choice::Helper));
             choices.extend(self.reader_waits.then_some(Choice::Reader));
@@ -232,6 +252,7 @@ impl World {
         due.extend(self.network.next_due());
         due.extend(self.node.device.next_due());
         due.extend(self.space_comes_at);
+        due.extend(self.asleep.map(|(_, until)| until));
         match &mut self.node.broker {
             None => due.push(self.start_at),
             Some(broker) => {

@@ -100,12 +100,28 @@ impl Client {
                 let most = 1 + self.chance.index(10);
                 self.answer(desk, conn, most);
             }
-            _ => {
+            7 => {
                 desk.coverage.hit("op stop reading");
                 return Act::Deafen(conn, self.chance.within(10, 3000));
             }
+            _ => self.repeat_something(desk, conn),
         }
         Act::Nothing
+    }
+
+    /// A QoS 2 message whose PUBREC has not come is sent again on the same connection. Its PUBRECs
+    /// all come before its PUBCOMP, so none can be taken for one of a later message.
+    fn repeat_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        let open = |one: &&mut UnderWay| one.qos == QoS::ExactlyOnce && !one.received;
+        let mut open: Vec<_> = self.memory.under_way.iter_mut().filter(open).collect();
+        if open.is_empty() {
+            return;
+        }
+        let at = self.chance.index(open.len());
+        open[at].repeats += 1;
+        let (message, id) = (open[at].message, open[at].packet_id);
+        desk.coverage.hit("op repeat");
+        self.send_publish(desk, conn, message, Some(id), true);
     }
 
     /// Says something before the broker loses its patience.
@@ -239,6 +255,9 @@ impl Client {
 
     /// Goes on with what is under way, in its order.
     pub(super) fn resend(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        for one in &mut self.memory.under_way {
+            one.repeats = 0;
+        }
         for one in self.memory.under_way.clone() {
             desk.coverage.hit("op resend");
             if one.received {
@@ -312,7 +331,8 @@ impl Client {
         let message = desk.history.add_message(message);
         let id = qos.is_acknowledged().then(|| self.free_id());
         if let Some(id) = id {
-            self.memory.under_way.push(UnderWay { message, packet_id: id, qos, received: false });
+            let under_way = UnderWay { message, packet_id: id, qos, received: false, repeats: 0 };
+            self.memory.under_way.push(under_way);
         }
         self.send_publish(desk, conn, message, id, false);
     }

@@ -86,6 +86,7 @@ impl Client {
             _ => "session present",
         });
         desk.note(Event::Accepted { conn, present });
+        self.memory.unanswered = std::mem::take(&mut self.left_unanswered);
         self.line = Line::Up(conn, hello);
         self.must_clean = false;
         self.is_unsure = hello.expiry_s != u32::MAX;
@@ -146,8 +147,8 @@ impl Client {
         self.owe(desk, conn, kind, id);
     }
 
-    /// An identifier names one message until it is answered, and there are not more than the client
-    /// wants.
+    /// An identifier names one message until it is answered, over one change of the connection too,
+    /// and there are not more than the client wants.
     fn check_identifier(
         &mut self,
         desk: &mut Desk<'_>,
@@ -156,11 +157,13 @@ impl Client {
         message: Option<MessageId>,
     ) {
         let named = self.memory.open.get(&id).or_else(|| self.unanswered.get(&id));
+        let named = named.or_else(|| self.memory.unanswered.get(&id));
         if let Some(named) = named.filter(|named| **named != message) {
             let what = format!("identifier {id} of {named:?} names {message:?}");
             desk.note(Event::Unfit { conn, what });
         }
         self.unanswered.insert(id, message);
+        self.memory.unanswered.remove(&id);
         let most = usize::from(self.plan.window);
         if self.plan.version.is_v5() && self.unanswered.len() > most {
             let what = format!("{} messages at once, {most} are allowed", self.unanswered.len());
@@ -206,6 +209,14 @@ impl Client {
             AckKind::PubRec => one.qos == QoS::ExactlyOnce && !one.received,
             _ => one.received,
         };
+        if kind == AckKind::PubRec
+            && let Some(at) = self.memory.at(id)
+            && self.memory.under_way[at].received
+            && self.memory.under_way[at].repeats > 0
+        {
+            self.memory.under_way[at].repeats -= 1;
+            return;
+        }
         let found = self.memory.at(id).filter(|at| fits(&self.memory.under_way[*at]));
         let Some(at) = found else {
             let what = format!("{} {id} for nothing", kind.packet_type().name());

@@ -13,6 +13,8 @@ pub(super) struct Memory {
     pub(super) under_way: Vec<UnderWay>,
     /// QoS 2 messages that it was sent and that were not released.
     pub(super) open: BTreeMap<u16, Option<MessageId>>,
+    /// QoS 1 messages that the connection before has brought and that it had no time to answer.
+    pub(super) unanswered: BTreeMap<u16, Option<MessageId>>,
     /// Filters that it may be subscribed to.
     pub(super) filters: BTreeSet<String>,
     last_id: u16,
@@ -26,6 +28,8 @@ pub(super) struct UnderWay {
     pub(super) qos: QoS,
     /// PUBREC has come, and PUBREL was sent.
     pub(super) received: bool,
+    /// How often it was sent again on this connection, and so how many further PUBRECs may come.
+    pub(super) repeats: u32,
 }
 
 /// Identifiers are few, so that they come round.
@@ -69,6 +73,7 @@ mod tests {
             packet_id: first,
             qos: QoS::AtLeastOnce,
             received: false,
+            repeats: 0,
         });
         let ids: BTreeSet<u16> = (0..200).map(|_| memory.next_id()).collect();
         assert_eq!(ids.len(), usize::from(IDS) - 1);

@@ -4,9 +4,12 @@
 //! (MQTT5-4.6.0-5 speaks of subscriptions that are not shared), retained messages and wills, which
 //! nobody sent in between; a message that was sent again, if its first copy may have expired on its
 //! way (MQTT5-3.3.2-5), may have been refused by an answer that was lost, came before the
-//! subscription or with RETAIN.
+//! subscription or with RETAIN, was lost on its way at QoS 0, or went
+//! by a subscription of another QoS.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use zzq_types::QoS;
 
 use super::{Broken, Promise, Subject};
 use crate::history::MessageId;
@@ -41,7 +44,8 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
             }
             let key = (message.client, &message.topic, message.qos, received.qos);
             let before = latest.entry(key).or_insert(id);
-            if *before > id && !may_lack_a_copy(ledger, session, id) {
+            let is_lossy = received.qos == QoS::AtMostOnce && was_sent_again(ledger, id);
+            if *before > id && !is_lossy && !may_lack_a_copy(ledger, session, id, received.qos) {
                 let what = format!(
                     "{} got {id:?} of {} behind {before:?}",
                     ledger.name(session.client),
@@ -71,18 +75,18 @@ fn may_have_been_refused(ledger: &Ledger<'_>, id: MessageId) -> bool {
 }
 
 /// The copy that came may be a later one than that which kept the order.
-fn may_lack_a_copy(ledger: &Ledger<'_>, session: &SessionFacts, id: MessageId) -> bool {
+fn may_lack_a_copy(ledger: &Ledger<'_>, session: &SessionFacts, id: MessageId, qos: QoS) -> bool {
     let (message, facts) = (ledger.message(id), ledger.facts(id));
     let Some(sent) = facts.sent.filter(|_| was_sent_again(ledger, id)) else { return false };
     let mut subs = session.subs.iter().filter(|sub| sub.matches(&message.topic));
     message.expiry_s.is_some()
         || may_have_been_refused(ledger, id)
-        || !subs.any(|sub| sub.holds(sent, sent))
+        || !subs.any(|sub| sub.options.qos >= qos && sub.holds(sent, sent))
 }
 
 #[cfg(test)]
 mod tests {
-    use zzq_types::QoS::AtLeastOnce;
+    use zzq_types::QoS::{AtLeastOnce, AtMostOnce};
 
     use crate::history::{ClientId, Event, MessageId};
     use crate::ledger::script::{Script, breaks};
@@ -139,6 +143,36 @@ mod tests {
             script.receive(reader, sent[1], AtLeastOnce);
             script.receive(reader, sent[0], AtLeastOnce);
             assert_eq!(breaks(&script) != ["order"], may_refuse);
+        }
+    }
+
+    #[test]
+    fn a_second_copy_at_qos_0_may_be_the_first_that_comes() {
+        for (qos, fits) in [(AtMostOnce, true), (AtLeastOnce, false)] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "a/1", qos);
+            let sent = [(); 2].map(|()| script.publish(writer, "a/1", AtLeastOnce));
+            again(&mut script, writer, sent[0]);
+            script.receive(reader, sent[1], qos);
+            script.receive(reader, sent[0], qos);
+            assert_eq!(breaks(&script) != ["order"], fits, "{qos:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_copy_of_a_time_of_another_qos_keeps_no_order() {
+        for (before, fits) in [(AtMostOnce, true), (AtLeastOnce, false)] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "a/1", before);
+            let first = script.publish(writer, "a/1", AtLeastOnce);
+            script.subscribe(reader, "a/1", AtLeastOnce);
+            let second = script.publish(writer, "a/1", AtLeastOnce);
+            again(&mut script, writer, first);
+            script.receive(reader, second, AtLeastOnce);
+            script.receive(reader, first, AtLeastOnce);
+            assert_eq!(breaks(&script) != ["order"], fits, "{before:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! time. What a subscription is sent was the last write at some moment behind its SUBSCRIBE.
 //! Allowed: none, when the last may be one that takes it away or has expired.
 
-use zzq_types::RetainHandling;
+use zzq_types::{QoS, RetainHandling};
 
 use super::{Broken, Promise, Subject};
 use crate::history::MessageId;
@@ -43,6 +43,7 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
             }
         }
         check_absent(ledger, &writes, session, broken);
+        check_passed_by(ledger, &writes, session, broken);
     }
 }
 
@@ -99,6 +100,76 @@ fn check_absent(
             }
         }
     }
+}
+
+/// A write that comes while a subscription is made is found as retained or comes as it is
+/// published: it does not pass between the two.
+fn check_passed_by(
+    ledger: &Ledger<'_>,
+    writes: &[MessageId],
+    session: &SessionFacts,
+    broken: &mut Vec<Broken>,
+) {
+    if ledger.cut_short || !ledger.lasting().any(|(_, one)| std::ptr::eq(one, session)) {
+        return;
+    }
+    for sub in session.subs.iter().filter(|sub| is_made_and_lasts(ledger, session, sub)) {
+        for id in writes.iter().copied().filter(|id| is_meanwhile(ledger, writes, sub, *id)) {
+            let topic = &ledger.message(id).topic;
+            let or_later = |other: MessageId| {
+                let over = ledger.facts(other).acked;
+                let message = ledger.message(other);
+                message.retain
+                    && message.topic == *topic
+                    && over.zip(ledger.facts(id).sent).is_none_or(|(over, sent)| over >= sent)
+            };
+            let mut received = session.received.iter().filter(|(at, ..)| *at > sub.sent);
+            if !received.any(|(.., one)| one.message.is_some_and(or_later)) {
+                let what = format!(
+                    "{} got neither {id:?}, which was retained while it subscribed to {}, nor a \
+                     later one",
+                    ledger.name(session.client),
+                    sub.filter
+                );
+                let about = [Subject::Message(id), Subject::Client(session.client)];
+                broken.push(Broken::new(PROMISE, what, &about));
+            }
+        }
+    }
+}
+
+/// How long its connection lives on, so that what is owed by it is in the session's queue.
+const GRANT_MS: u64 = 5000;
+
+fn is_made_and_lasts(ledger: &Ledger<'_>, session: &SessionFacts, sub: &SubFacts) -> bool {
+    let Some(acked) = sub.acked else { return false };
+    let Some(conn) = ledger.conns.get(&sub.conn) else { return false };
+    let ends = [conn.cut, conn.ended.map(|(at, _)| at), conn.died, conn.left.map(|(at, _)| at)];
+    let mut ends = ends.into_iter().flatten();
+    let alone = session.subs.iter().filter(|one| one.filter == sub.filter).count() == 1;
+    alone
+        && sub.leaves.is_none()
+        && sub.group().is_none()
+        && sub.options.qos != QoS::AtMostOnce
+        && !sub.options.no_local
+        && sub.options.retain_handling != RetainHandling::Never
+        && ends.all(|end| ledger.ms(end) > ledger.ms(acked) + GRANT_MS)
+}
+
+/// Written between SUBSCRIBE and SUBACK, and nothing takes it or a later one away.
+fn is_meanwhile(ledger: &Ledger<'_>, writes: &[MessageId], sub: &SubFacts, id: MessageId) -> bool {
+    let (message, facts) = (ledger.message(id), ledger.facts(id));
+    let (Some(sent), Some(_)) = (facts.sent, facts.acked) else { return false };
+    let mut same = writes.iter().filter(|by| ledger.message(**by).topic == message.topic);
+    sub.matches(&message.topic)
+        && message.qos != QoS::AtMostOnce
+        && !message.is_will
+        && sent > sub.sent
+        && sub.acked.is_some_and(|acked| sent < acked)
+        && same.all(|by| {
+            let by = ledger.message(*by);
+            !by.clears && by.expiry_s.is_none()
+        })
 }
 
 /// Whether it, or a later one, is there for certain.
@@ -167,6 +238,32 @@ mod tests {
             sent(&mut script, reader, kept[0]);
             let broken = if stays { vec![] } else { vec!["retained"] };
             assert_eq!(breaks(&script), broken);
+        }
+    }
+
+    #[test]
+    fn a_message_that_passes_between_the_retained_ones_and_the_live_ones() {
+        for (ends_soon, is_replaced) in [(false, false), (true, false), (false, true)] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.ask(reader, "a/1", SubscribeOptions::with_qos(AtLeastOnce));
+            let message = script.retain(writer, "a/1", false);
+            script.acked(writer, message);
+            script.granted(reader, "a/1");
+            if ends_soon {
+                script.crash();
+                script.reconnect(reader);
+            }
+            script.pass(10_000);
+            if is_replaced {
+                script.reconnect(writer);
+                let later = script.retain(writer, "a/1", false);
+                script.receive(reader, later, AtLeastOnce);
+            }
+            let broken = if ends_soon || is_replaced { vec![] } else { vec!["retained"] };
+            assert_eq!(breaks(&script), broken);
+            sent(&mut script, reader, message);
+            assert_eq!(breaks(&script), [""; 0]);
         }
     }
 

@@ -54,6 +54,12 @@ impl World {
         if self.chance.once_in(faults.clock_step) {
             self.step_clock();
         }
+        if self.plan.lanes > 1 && self.chance.once_in(faults.lane_sleeps) {
+            // What the others do meanwhile waits in its rings, and in the log.
+            self.coverage.hit("lane sleeps");
+            let lane = self.chance.index(usize::from(self.plan.lanes));
+            self.asleep = Some((lane, now + self.chance.within(1, 150)));
+        }
     }
 
     /// An image is made between any two steps; the power may go with any operation of it.

@@ -25,7 +25,7 @@ impl World {
         self.network.weather = CALM;
         self.node.device.heal();
         self.node.device.hurry();
-        self.space_comes_at = None;
+        (self.space_comes_at, self.asleep) = (None, None);
         (self.dies_in, self.told_read_only) = (None, false);
         if self.power_counts && self.node.broker.is_some() {
             self.die(Death::Killed);
@@ -138,7 +138,7 @@ impl World {
             aliases: 0,
             under_way: 1,
             keep_alive: 0,
-            weights: [0; 8],
+            weights: [0; 9],
             pause_ms: 1,
             late_answer: 0,
         };
