@@ -23,6 +23,8 @@ pub mod network;
 pub mod node;
 pub mod oracle;
 pub mod plan;
+pub mod runs;
+pub mod self_test;
 pub mod summary;
 pub mod verdict;
 pub mod world;
