@@ -87,6 +87,9 @@ fn was_taken_back(ledger: &Ledger<'_>, facts: &ConnFacts) -> bool {
     let in_doubt = facts.cut.is_some_and(|cut| cut < ended)
         || facts.died.is_some_and(|died| died < ended)
         || facts.unlogged.is_some()
+        // An open finding of `doc/simulator.md`: the end of a connection may be seen before a
+        // DISCONNECT that waits to be read; then the broker closes when its patience ends.
+        || ledger.ms(ended) > ledger.ms(left) + 1500
         || is_hasty(facts);
     let stops = ledger.deaths.iter().any(|death| {
         let at = ledger.ms(*death);
