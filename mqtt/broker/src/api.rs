@@ -145,12 +145,11 @@ impl Broker {
     pub async fn shutdown(&self, within: Duration) {
         self.0.lanes.stop(within).await;
         let store = self.0.log.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(mut store) = store else { return };
-        store.keeper = None;
-        // It writes what is left before it ends.
-        store.driver = None;
-        if let Err(error) = store.log.mark_durable() {
-            tracing::error!(%error, "the end of the log could not be marked");
+        let Some(store) = store else { return };
+        // It waits for threads and for the disk, which a runtime's own threads must not.
+        let ended = tokio::task::spawn_blocking(|| store.end()).await;
+        if let Err(error) = ended {
+            tracing::error!(%error, "the end of the log was not reached");
         }
     }
 
@@ -164,6 +163,17 @@ impl Broker {
     /// What the broker counts, summed over its lanes, a moment ago.
     pub fn counts(&self) -> Counts {
         total(&self.0.shared.metrics)
+    }
+}
+
+impl Store {
+    fn end(mut self) {
+        self.keeper = None;
+        // It writes what is left before it ends.
+        self.driver = None;
+        if let Err(error) = self.log.mark_durable() {
+            tracing::error!(%error, "the end of the log could not be marked");
+        }
     }
 }
 
