@@ -128,6 +128,12 @@ impl State {
         self.wills.iter().map(|(&(session, lsn), will)| (session, lsn, will))
     }
 
+    /// Those of one session, the oldest first.
+    pub fn detached_wills_of(&self, session: SessionNumber) -> impl Iterator<Item = Lsn> {
+        let of_session = (session, Lsn::ZERO)..=(session, Lsn::new(u64::MAX));
+        self.wills.range(of_session).map(|(&(_, lsn), _)| lsn)
+    }
+
     /// The retained messages, expired ones among them until a record says so.
     pub const fn retained(&self) -> &RetainedStore {
         &self.retained

@@ -61,11 +61,11 @@ impl State {
     //= MQTT5-3.1.2-10
     //= MQTT311-3.1.2-10
     fn will_published(&mut self, session: SessionNumber, effects: &mut impl Effects) {
-        let of_session = (session, Lsn::ZERO)..=(session, Lsn::new(u64::MAX));
-        let oldest = self.wills.range(of_session).next().map(|(&key, will)| (key, will.due_ms));
-        if let Some(((session, lsn), due_ms)) = oldest {
-            self.wills.remove(&(session, lsn));
-            self.deadlines.unset(due_ms, Due::Will { session, lsn });
+        let oldest = self.detached_wills_of(session).next();
+        if let Some(lsn) = oldest
+            && let Some(will) = self.wills.remove(&(session, lsn))
+        {
+            self.deadlines.unset(will.due_ms, Due::Will { session, lsn });
             return release(effects, lsn);
         }
         let taken = self.change(session, |session, counters| {

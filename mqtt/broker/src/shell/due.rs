@@ -81,8 +81,9 @@ impl<D: Disk> Shell<D> {
                 self.pending.insert(due, self.journal.handed());
             }
         }
+        self.held_up_ms = if held_up { self.now_ms + HELD_UP_MS } else { 0 };
         self.due_ms = if held_up {
-            self.now_ms + HELD_UP_MS
+            self.held_up_ms
         } else if !all {
             self.now_ms
         } else if self.pending.is_empty() {
@@ -97,11 +98,8 @@ impl<D: Disk> Shell<D> {
     /// So they are handed over in their order, also when one of them has to wait.
     fn has_older_will(&self, due: &Due) -> bool {
         let Due::Will { session, lsn } = *due else { return false };
-        let mut held = self.state.detached_wills();
-        held.any(|(of, older, _)| {
-            let before = Due::Will { session, lsn: older };
-            of == session && older < lsn && !self.pending.contains_key(&before)
-        })
+        let mut older = self.state.detached_wills_of(session).take_while(|older| *older < lsn);
+        older.any(|lsn| !self.pending.contains_key(&Due::Will { session, lsn }))
     }
 
     /// False: there was no room, or it is not due any more once what is under way is applied.

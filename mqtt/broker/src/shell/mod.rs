@@ -176,6 +176,8 @@ pub(crate) struct Shell<D: Disk> {
     counts: Counts,
     /// When timers of the state were last looked at, and are to be next.
     due_ms: u64,
+    /// Until when what is due and found no room rests.
+    held_up_ms: u64,
     sys: Renewal,
     stopping: bool,
     /// A record was not taken because the log had no room.
@@ -257,6 +259,7 @@ impl<D: Disk> Shell<D> {
             random: seed.random,
             counts: Counts::default(),
             due_ms: 0,
+            held_up_ms: 0,
             sys: Renewal::default(),
             stopping: false,
             wants_room: false,
@@ -445,7 +448,8 @@ impl<D: Disk> Shell<D> {
         while self.follow(io) {
             self.unpark(io);
             if self.pending.is_empty() {
-                self.due_ms = self.state.next_deadline().unwrap_or(u64::MAX);
+                let next = self.state.next_deadline().unwrap_or(u64::MAX);
+                self.due_ms = next.max(self.held_up_ms);
             }
             // What was applied may have handed over more: wills, messages given on.
             self.hand_over_receipts(io);
