@@ -157,9 +157,14 @@ impl<D: Disk> Shell<D> {
     /// Asks for the messages that the pump needs next and that are not in memory.
     fn fetch(&mut self, conn: ConnId, session: SessionNumber, from: QueueNumber) {
         let Some(known) = self.state.session(session) else { return };
+        let committed = self.journal.committed_lsn();
         let mut wanted = Vec::new();
         let mut bytes = 0;
         for waiting in known.queue().iter_from(from).take(AHEAD) {
+            if !Journal::<D>::is_own(waiting.lsn) && waiting.lsn > committed {
+                // It cannot be read yet, and need not be: it is sent when it is committed.
+                break;
+            }
             if !waiting.taken && self.store.get(waiting.lsn).is_none() {
                 assert!(!Journal::<D>::is_own(waiting.lsn), "what no log has is kept in memory");
                 wanted.push(waiting.lsn);

@@ -647,3 +647,32 @@ fn a_connection_that_takes_over_gets_again_what_the_old_one_did_not_acknowledge(
         assert_eq!(new.got(), wanted);
     }
 }
+
+/// Found by the simulator: what waits behind a message that is not in memory is read ahead with it,
+/// also what was not committed yet, which nobody can read. The client was cut off for that.
+#[test]
+fn a_message_is_not_read_back_before_it_is_committed() {
+    for version in VERSIONS {
+        for lanes in [1, 2] {
+            let what = format!("{version:?}, {lanes} lanes");
+            let mut world = Setup { lanes, ..Setup::new(version) }.start();
+            let mut away = world.member("away");
+            world.subscribe(&mut away, "t", AtLeastOnce);
+            away.disconnect();
+            let mut publisher = world.guest("publisher");
+            world.publish(&mut publisher, line(AtLeastOnce));
+            world.pass(100);
+            world.disk.hold();
+            let mut back = world.call(&Hello::member("away"));
+            publisher.publish(Line { text: "b", ..line(AtLeastOnce) });
+            world.settle();
+            assert_eq!(world.disk.in_flight().len(), 2, "{what}");
+            world.disk.release_next();
+            world.settle();
+            assert_eq!(back.got(), ["CONNACK present", "t=a q1 #1"], "{what}");
+            world.disk.release_next();
+            world.settle();
+            assert_eq!(back.got(), ["t=b q1 #2"], "{what}");
+        }
+    }
+}
