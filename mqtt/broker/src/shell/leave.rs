@@ -20,6 +20,8 @@ use super::{Flow, Io, Shell};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Farewell {
     session: SessionNumber,
+    /// Its connection, if that is closed when all of it is committed.
+    closes: Option<ConnId>,
     sent: QueueNumber,
     drop_will: bool,
     expiry_s: Option<u32>,
@@ -27,6 +29,15 @@ pub(super) struct Farewell {
     next: Next,
     /// It ends with its connection.
     ends: bool,
+}
+
+/// How a connection ends for its session.
+#[derive(Clone, Copy, Debug)]
+struct Leave {
+    drop_will: bool,
+    expiry_s: Option<u32>,
+    /// The connection is closed behind it.
+    closes: bool,
 }
 
 /// What is to be recorded next.
@@ -68,9 +79,8 @@ impl<D: Disk> Shell<D> {
         );
         let drop_will =
             disconnect.reason != ReasonCode::DisconnectWithWill && !disconnect.reason.is_failure();
-        self.go_down(io, conn, drop_will, expiry_s);
-        // Who waits for the end of the connection can rely on what DISCONNECT said.
-        self.answer(io, Answer::Close { conn });
+        let leave = Leave { drop_will, expiry_s, closes: true };
+        self.go_down(io, conn, leave);
         Flow::End
     }
 
@@ -89,18 +99,14 @@ impl<D: Disk> Shell<D> {
             }
             Phase::Opening | Phase::Up => {
                 tracing::info!(peer = %link.peer, client = %link.client, why, "client is gone");
-                self.go_down(io, conn, false, None);
+                let leave = Leave { drop_will: false, expiry_s: None, closes: false };
+                self.go_down(io, conn, leave);
             }
         }
     }
 
-    fn go_down(
-        &mut self,
-        io: &mut Io<'_, D>,
-        conn: ConnId,
-        drop_will: bool,
-        expiry_s: Option<u32>,
-    ) {
+    fn go_down(&mut self, io: &mut Io<'_, D>, conn: ConnId, leave: Leave) {
+        let Leave { drop_will, expiry_s, closes } = leave;
         self.hand_over_receipts_of(io, conn);
         self.drop_held(conn);
         let Some(link) = self.links.get_mut(conn) else { return };
@@ -110,6 +116,7 @@ impl<D: Disk> Shell<D> {
         let Some(session) = link.session else { return };
         let farewell = Farewell {
             session,
+            closes: closes.then_some(conn),
             sent,
             drop_will,
             expiry_s,
@@ -133,7 +140,14 @@ impl<D: Disk> Shell<D> {
     pub(super) fn say_farewells(&mut self, io: &mut Io<'_, D>) {
         let farewells = std::mem::take(&mut self.farewells);
         for mut farewell in farewells {
-            if !self.say(io, &mut farewell) {
+            let is_said = self.say(io, &mut farewell);
+            if (is_said || self.journal.is_read_only())
+                && let Some(conn) = farewell.closes.take()
+            {
+                // Who waits for the end of the connection can rely on what DISCONNECT said.
+                self.answer(io, Answer::Close { conn });
+            }
+            if !is_said {
                 self.farewells.push(farewell);
             }
         }

@@ -676,3 +676,49 @@ fn a_message_is_not_read_back_before_it_is_committed() {
         }
     }
 }
+
+/// The end of a connection says that DISCONNECT was taken, also if the log had no room for it when
+/// it came.
+#[test]
+fn a_connection_that_leaves_is_closed_behind_a_record_that_had_no_room() {
+    const FILTERS: u16 = 600;
+    for version in VERSIONS {
+        for lanes in [1, 2] {
+            let what = format!("{version:?}, {lanes} lanes");
+            let mut world = Setup { lanes, ..Setup::new(version) }.start();
+            let mut witness = world.member("witness");
+            world.subscribe(&mut witness, "w", AtLeastOnce);
+            let filter = |n: u16| format!("{n:01000}");
+            // Of each lane one that makes all records that are taken when there is little room.
+            let mut busy = ["a", "b", "c", "d"].map(|id| world.member(id));
+            for n in 1..=FILTERS {
+                for client in &mut busy {
+                    client.subscribe(n, &filter(n), AtLeastOnce);
+                }
+                world.settle();
+            }
+            let will = Some(("w", AtLeastOnce, false));
+            let mut leaver = world.call(&Hello { will, ..Hello::guest("leaver") });
+            assert_eq!(leaver.got(), ["CONNACK"], "{what}");
+            world.pass(100);
+            world.disk.hold();
+            for n in 1..=FILTERS {
+                for client in &mut busy {
+                    client.unsubscribe(n, &filter(n));
+                }
+            }
+            world.settle();
+            leaver.disconnect();
+            world.settle();
+            while leaver.got() != ["closed"] {
+                assert!(world.disk.release_next().is_some(), "{what}: it is never closed");
+                world.settle();
+            }
+            let mut world = world.crash_with(zzq_wal::sim_disk::Survival::Nothing);
+            world.pass(1000);
+            let mut witness = world.member("witness");
+            world.settle();
+            assert_eq!(witness.got(), [""; 0], "{what}: its will was taken back");
+        }
+    }
+}
