@@ -24,16 +24,18 @@ use crate::recorder::{Event, Recorder};
 use crate::replay::Replay;
 use crate::run::Tally;
 use crate::scene::Scene;
-use crate::served::ServedDisk;
+use crate::served::{DISK_LEN, ServedDisk};
 
 /// Disks that are examined at the same time. Most of it is waiting.
-const STANDS: usize = 4;
+const STANDS: usize = 6;
 /// Power cuts of one recording.
-const CUTS: usize = 48;
+const CUTS: usize = 96;
 /// Recordings on one another; then a fresh disk.
 const GENERATIONS: u64 = 4;
+/// So much of a disk is used at most when a recording begins: it is not to be full at its end.
+const USED_MAX: u64 = DISK_LEN / 3;
 /// The longest load in one recording.
-const LOAD_MS: u64 = 250;
+const LOAD_MS: u64 = 120;
 
 /// Disks for power cuts.
 #[derive(Debug)]
@@ -93,7 +95,7 @@ impl Blackout {
     ) -> Result<Option<Loss>> {
         let mut history = History { before: self.empty.clone(), accounts: Accounts::default() };
         for generation in 0..GENERATIONS {
-            if Instant::now() > until {
+            if Instant::now() > until || history.before.used() > USED_MAX {
                 break;
             }
             let home = home.join(generation.to_string());

@@ -29,6 +29,11 @@ impl Image {
         self.pages.is_empty()
     }
 
+    /// Bytes of the pages that were ever written.
+    pub fn used(&self) -> u64 {
+        (self.pages.iter().flatten().count() * PAGE) as u64
+    }
+
     /// Fills the buffer from `offset` on, with zeroes behind the end.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) {
         for (page, within, part) in parts(offset, buffer.len()) {
@@ -92,6 +97,6 @@ mod tests {
         let mut bytes = [1; 200];
         image.read(4000, &mut bytes);
         assert_eq!((bytes[95], bytes[96], bytes[199]), (3, 0, 0));
-        assert_eq!(image.len(), 4096);
+        assert_eq!((image.len(), image.used()), (4096, 4096));
     }
 }

@@ -3,6 +3,7 @@
 //! Owns: their list. Each leaves the broker serving and its accounts settled, or a promise broken.
 //! Does not know: which comes when.
 
+mod damage;
 mod kill;
 mod pause;
 mod step;
@@ -24,6 +25,8 @@ pub enum Injury {
     KillAgain,
     /// SIGSTOP for some seconds.
     Pause,
+    /// SIGKILL, and changed bytes in copies of what is left.
+    Damage,
     /// SIGKILL at one step of what a broker does to its data directory.
     KillAtStep,
     /// No space for a while.
@@ -38,7 +41,7 @@ pub enum Injury {
 
 impl Injury {
     /// Those that any data directory takes, the frequent ones more than once.
-    pub const ANYWHERE: [Self; 8] = [
+    pub const ANYWHERE: &[Self] = &[
         Self::Kill,
         Self::Kill,
         Self::Kill,
@@ -47,10 +50,11 @@ impl Injury {
         Self::KillAgain,
         Self::KillAgain,
         Self::Pause,
+        Self::Damage,
     ];
 
     /// Those that take a file system of ours.
-    pub const SEEN_THROUGH: [Self; 8] = [
+    pub const SEEN_THROUGH: &[Self] = &[
         Self::KillAtStep,
         Self::KillAtStep,
         Self::KillAtStep,
@@ -67,6 +71,7 @@ impl Injury {
             Self::Kill => "kill -9",
             Self::KillAgain => "kill -9, again while it starts",
             Self::Pause => "SIGSTOP, SIGCONT",
+            Self::Damage => "damaged files",
             Self::KillAtStep => "kill -9 at a step",
             Self::Full => "disk full",
             Self::WritesFail => "writes fail",
@@ -81,6 +86,7 @@ impl Injury {
             Self::Kill => kill::once(scene, random, tally),
             Self::KillAgain => kill::again(scene, random, tally),
             Self::Pause => pause::pause(scene, random),
+            Self::Damage => damage::damage(scene, random, tally),
             Self::KillAtStep => step::kill(scene, random, tally),
             Self::Full => storage::full(scene, random, tally),
             Self::WritesFail => storage::writes_fail(scene, random, tally),

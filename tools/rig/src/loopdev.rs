@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
@@ -19,10 +20,14 @@ pub struct LoopDevice {
     _held: File,
 }
 
+/// Those who look for a free device side by side find the same one, and wait for it.
+static ONE_BY_ONE: Mutex<()> = Mutex::new(());
+
 impl LoopDevice {
     /// Attaches a free device to `file`.
     pub fn attach(file: &Path) -> Result<Self> {
         let file = file.to_str().context("a path in UTF-8")?;
+        let _turn = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let path = PathBuf::from(run("losetup", &["--direct-io=on", "--show", "--find", file])?);
         let attached = Self::hold(&path);
         if attached.is_err() {

@@ -99,6 +99,20 @@ pub fn run(options: &Options) -> Result<Verdict> {
     Ok(verdict)
 }
 
+/// What a data directory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// The broker works on it as on any other.
+    Plain,
+    /// It sees it through a file system that fails and kills.
+    SeenThrough,
+    /// It lies on a disk that is recorded.
+    PowerCuts,
+}
+
+/// By turns; power cuts take most of the time. What the machine does not allow is plain.
+const TURNS: [Turn; 4] = [Turn::Plain, Turn::SeenThrough, Turn::PowerCuts, Turn::PowerCuts];
+
 /// A run under way.
 struct Course {
     program: PathBuf,
@@ -116,9 +130,10 @@ struct Course {
 impl Course {
     /// One data directory, from its first start to its last.
     fn generation(&mut self) -> Result<Option<Failure>> {
+        let turn = TURNS[usize::try_from(self.tally.generations)? % TURNS.len()];
         self.tally.generations += 1;
         let home = self.directory.join(self.tally.generations.to_string());
-        if self.tally.generations.is_multiple_of(3)
+        if turn == Turn::PowerCuts
             && let Some(mut blackout) = self.blackout.take()
         {
             let failure = self.cut_power(&mut blackout, &home);
@@ -127,12 +142,12 @@ impl Course {
         }
         let mut scene = Scene::new(&self.program, &home, self.end + GRACE)?;
         scene.draw_arguments(&mut self.random);
-        let mut injuries = &Injury::ANYWHERE;
-        if let Some(place) = &self.place
-            && self.tally.generations % 3 == 2
+        let mut injuries = Injury::ANYWHERE;
+        if turn == Turn::SeenThrough
+            && let Some(place) = &self.place
         {
             scene.see_through(&mount_in(place)).context("mounting a file system of ours")?;
-            injuries = &Injury::SEEN_THROUGH;
+            injuries = Injury::SEEN_THROUGH;
         }
         let lived = self.live(injuries, &mut scene);
         self.tally.close(scene.book().accounts());

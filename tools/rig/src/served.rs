@@ -16,7 +16,7 @@ use crate::recorder::{Event, Recorder};
 use crate::recovery::unmount_when_free;
 
 /// Length of the disk in bytes.
-const DISK_LEN: u64 = 32 << 20;
+pub const DISK_LEN: u64 = 64 << 20;
 
 /// See the file.
 #[derive(Debug)]

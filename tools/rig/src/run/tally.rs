@@ -25,6 +25,8 @@ pub struct Tally {
     pub steps: Steps,
     /// Operations of the file system that failed.
     pub faults: u64,
+    /// Copies of data directories with changed bytes.
+    pub damages: u64,
     /// Disks as power cuts may have left them, examined.
     pub power_cuts: u64,
     /// Writes and flushes recorded for them.
@@ -83,6 +85,7 @@ impl Tally {
             kills_at_steps: 0,
             steps: Steps::default(),
             faults: 0,
+            damages: 0,
             power_cuts: 0,
             recorded: (0, 0),
             unflushed_max: 0,

@@ -90,6 +90,7 @@ impl Verdict {
             "steps": self.tally.steps.count().0,
             "steps_struck": self.tally.steps.count().1,
             "faults": self.tally.faults,
+            "damaged_copies": self.tally.damages,
             "power_cuts": self.tally.power_cuts,
             "writes_recorded": self.tally.recorded.0,
             "flushes_recorded": self.tally.recorded.1,
@@ -132,6 +133,7 @@ impl fmt::Display for Verdict {
             row("    steps seen, and struck", &format!("{steps}, {struck}"))?;
             row("operations failed", &tally.faults)?;
         }
+        row("damaged copies", &tally.damages)?;
         if tally.power_cuts > 0 {
             row("power cuts", &tally.power_cuts)?;
             row("  in writes, flushes", &format!("{}, {}", tally.recorded.0, tally.recorded.1))?;
