@@ -3,6 +3,8 @@
 //! Owns: the flags, the order of what happens, and the verdict. Does not know: how injuries are
 //! made, and what they must not break.
 
+mod html;
+mod svg;
 mod tally;
 mod verdict;
 
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-pub use self::tally::Tally;
+pub use self::tally::{Round, Tally};
 pub use self::verdict::{Failure, Verdict};
 use crate::blackout::Blackout;
 use crate::broker;
@@ -96,7 +98,18 @@ pub fn run(options: &Options) -> Result<Verdict> {
         verdict.failure = course.generation()?;
     }
     verdict.tally = course.tally;
+    let report = report_path(&course.directory);
+    std::fs::write(&report, html::page(&verdict))
+        .with_context(|| format!("writing {}", report.display()))?;
+    tell(&format!("report: {}", report.display()));
     Ok(verdict)
+}
+
+/// The report lies beside the directory.
+fn report_path(directory: &Path) -> PathBuf {
+    let mut name = directory.as_os_str().to_owned();
+    name.push(".html");
+    name.into()
 }
 
 /// What a data directory is for.

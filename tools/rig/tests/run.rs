@@ -33,6 +33,8 @@ fn finds(script: &str, promises: &[&str]) {
     assert!(named, "{said}");
     let last = String::from_utf8_lossy(&output.stdout).lines().last().unwrap().to_owned();
     assert!(last.starts_with("BROKEN: seed 5"), "{last}");
+    let report = std::fs::read_to_string(folder.path().join("d.html")).unwrap();
+    assert!(report.contains("<h1 class=\"broken\">BROKEN: seed 5"));
     assert!(directory.join("1/accounts").exists() && directory.join("1/broker.log").exists());
 }
 
@@ -42,6 +44,8 @@ fn a_good_broker_has_a_clean_verdict() {
     let directory = folder.path().join("made/by/the/rig");
     let output = rig(&directory, &broker(), &["--minutes=0.1", "--json"]);
     assert!(output.status.success(), "{}", said(&output));
+    let report = std::fs::read_to_string(folder.path().join("made/by/the/rig.html")).unwrap();
+    assert!(report.contains("<h1 class=\"clean\">") && report.contains("<svg"));
     let last = String::from_utf8_lossy(&output.stdout).lines().last().unwrap().to_owned();
     let verdict: serde_json::Value = serde_json::from_str(&last).unwrap();
     assert_eq!(verdict["clean"], true);
