@@ -56,6 +56,8 @@ pub struct Published {
     acked: Runs,
     refused: Runs,
     open: VecDeque<Open>,
+    /// The will of the connection, once the broker has it.
+    entrusted: Option<u64>,
 }
 
 /// A message whose handshake is not over.
@@ -106,7 +108,14 @@ impl Accounts {
                     publisher.open.push_back(Open { seq, id, received: false });
                 }
             }),
+            Entry::Entrusted { by, seq } => {
+                self.with_publisher(by, |publisher| publisher.entrusted = Some(seq));
+            }
+            Entry::Leaving { by, .. } => {
+                self.with_publisher(by, |publisher| publisher.entrusted = None);
+            }
             Entry::Acked { by, seq } => self.with_publisher(by, |publisher| {
+                publisher.entrusted = None;
                 publisher.acked.insert(seq);
                 if let Some(open) = publisher.open.iter_mut().find(|open| open.seq == seq) {
                     open.received = true;
@@ -176,7 +185,8 @@ impl Accounts {
         if !is_fresh && qos != 1 {
             broken.push(("at most once", told(&format!("has come twice at QoS {qos}"))));
         }
-        if is_fresh && seq < last && AUDIENCES[audience].len() == 1 {
+        let is_ordered = AUDIENCES[audience].len() == 1 && !PUBLISHERS[by].is_mourned;
+        if is_fresh && seq < last && is_ordered {
             broken.push(("order", told(&format!("has come behind {last}"))));
         }
         for (promise, what) in broken {
@@ -303,6 +313,16 @@ impl Published {
         self.sent
     }
 
+    /// The will that the broker has of a connection that is not known to have ended.
+    pub fn entrusted(&self) -> Option<u64> {
+        self.entrusted
+    }
+
+    /// Whether this one was acknowledged, or has to come.
+    pub fn is_owed(&self, seq: u64) -> bool {
+        self.acked.contains(seq)
+    }
+
     /// Those whose handshake is not over, oldest first.
     pub fn open(&self) -> impl Iterator<Item = Open> + '_ {
         self.open.iter().copied()
@@ -340,6 +360,7 @@ mod tests {
     const TWO: usize = 2;
     const NONE: usize = 4;
     const KEEPER: usize = 6;
+    const MOURNED: usize = 8;
 
     fn sum(entries: &[Entry]) -> Accounts {
         let mut accounts = Accounts::default();
@@ -476,6 +497,26 @@ mod tests {
         assert_eq!((publisher.sent(), publisher.free_id(QoS::ExactlyOnce)), (3, 1));
         assert_eq!(publisher.free_id(QoS::AtMostOnce), 0);
         assert_eq!((accounts.acknowledged(), accounts.open()), (2, 2));
+    }
+
+    #[test]
+    fn a_will_is_owed_when_its_connection_has_ended_without_a_word_and_never_when_its_client_left()
+    {
+        let will = |rest: &[Entry]| {
+            let entrusted = Entry::Entrusted { by: MOURNED, seq: 3 };
+            breaks(MOURNED, &[&[entrusted], rest].concat())
+        };
+        let ended = Entry::Acked { by: MOURNED, seq: 3 };
+        assert_eq!(will(&[]), [""; 0], "its connection may stand");
+        assert_eq!(will(&[ended]), ["nothing lost"; 4]);
+        assert_eq!(will(&[&[ended][..], &by_all(2, MOURNED, 3)].concat()), [""; 0]);
+        let leaving = Entry::Leaving { by: MOURNED, seq: 3 };
+        assert_eq!(will(&[leaving]), [""; 0]);
+        assert_eq!(will(&[leaving, took(ALL, 2, MOURNED, 3)]), [""; 0], "not known to have left");
+        let left = Entry::Refused { by: MOURNED, seq: 3 };
+        assert_eq!(will(&[leaving, left, took(ALL, 2, MOURNED, 3)]), ["refused is absent"]);
+        let both = [took(ALL, 2, MOURNED, 3), took(ALL, 2, MOURNED, 2)];
+        assert_eq!(will(&both), [""; 0], "wills have no order");
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Publisher {
     pub qos: QoS,
     /// Of its topics, if all its messages are retained: they go round them.
     pub kept: Option<u64>,
+    /// Its messages are wills, one for each connection.
+    pub is_mourned: bool,
 }
 
 /// Who takes messages.
@@ -47,18 +49,22 @@ const V4: ProtocolVersion = ProtocolVersion::V311;
 const V5: ProtocolVersion = ProtocolVersion::V5;
 
 const fn publisher(name: &'static str, version: ProtocolVersion, qos: QoS) -> Publisher {
-    Publisher { name, version, qos, kept: None }
+    Publisher { name, version, qos, kept: None, is_mourned: false }
 }
 
 const fn keeper(name: &'static str, version: ProtocolVersion, qos: QoS) -> Publisher {
-    Publisher { name, version, qos, kept: Some(KEPT) }
+    Publisher { kept: Some(KEPT), ..publisher(name, version, qos) }
+}
+
+const fn mourned(name: &'static str, version: ProtocolVersion, qos: QoS) -> Publisher {
+    Publisher { is_mourned: true, ..publisher(name, version, qos) }
 }
 
 /// Retained topics of one publisher.
 const KEPT: u64 = 7;
 
 /// All of them.
-pub const PUBLISHERS: [Publisher; 8] = [
+pub const PUBLISHERS: [Publisher; 10] = [
     publisher("rig-one-3", V4, QoS::AtLeastOnce),
     publisher("rig-one-5", V5, QoS::AtLeastOnce),
     publisher("rig-two-3", V4, QoS::ExactlyOnce),
@@ -67,6 +73,8 @@ pub const PUBLISHERS: [Publisher; 8] = [
     publisher("rig-none-5", V5, QoS::AtMostOnce),
     keeper("rig-keeps-5", V5, QoS::AtLeastOnce),
     keeper("rig-keeps-3", V4, QoS::ExactlyOnce),
+    mourned("rig-mourned-5", V5, QoS::ExactlyOnce),
+    mourned("rig-mourned-3", V4, QoS::AtLeastOnce),
 ];
 
 /// All that is not retained.

@@ -7,6 +7,7 @@
 mod kept;
 mod line;
 mod member;
+mod mourned;
 mod publisher;
 mod receiver;
 
@@ -62,7 +63,7 @@ impl Crew {
     /// Publishes and receives until this moment, or until `over`.
     pub fn load(&mut self, book: &mut Book, until: Instant, over: impl Fn() -> bool) -> Result<()> {
         while Instant::now() < until && !over() {
-            self.dial(Wanted::Usual)?;
+            self.dial(Wanted::Usual, book)?;
             for member in &mut self.members {
                 member.go_on(book)?;
             }
@@ -90,7 +91,7 @@ impl Crew {
         let mut patience = Instant::now() + PATIENCE;
         let mut before = (0, 0);
         loop {
-            self.dial(wanted)?;
+            self.dial(wanted, book)?;
             self.turn(book, Instant::now() + REDIAL)?;
             let accounts = book.accounts();
             if !accounts.broken().is_empty() {
@@ -142,6 +143,32 @@ impl Crew {
         }
     }
 
+    /// Those whom somebody would mourn leave in order: their wills never come. It is over when the
+    /// broker has closed.
+    pub fn part(&mut self, book: &mut Book) -> Result<()> {
+        for member in self.members.iter_mut().filter(|member| member.is_mourned()) {
+            member.say_farewell(book)?;
+        }
+        let patience = Instant::now() + PATIENCE;
+        let stands = |member: &Member| member.is_mourned() && member.is_up();
+        while self.members.iter().any(stands) {
+            if Instant::now() > patience {
+                book.accuse("heals", "the broker does not close behind DISCONNECT".to_owned());
+                break;
+            }
+            self.turn(book, Instant::now() + REDIAL)?;
+        }
+        Ok(())
+    }
+
+    /// Those who said farewell have left: the broker has not ended meanwhile.
+    pub fn note_parted(&mut self, book: &mut Book) -> Result<()> {
+        for member in self.members.iter().filter(|member| member.is_mourned()) {
+            member.has_left(book);
+        }
+        Ok(book.sync()?)
+    }
+
     fn send_away(&mut self) -> Result<()> {
         for member in &mut self.members {
             if !is_wanted(member.who(), Wanted::Usual) {
@@ -151,17 +178,18 @@ impl Crew {
         Ok(())
     }
 
-    fn dial(&mut self, wanted: Wanted) -> Result<()> {
+    fn dial(&mut self, wanted: Wanted, book: &mut Book) -> Result<()> {
         if self.dialed.is_some_and(|dialed| dialed.elapsed() < REDIAL) {
             return Ok(());
         }
         self.dialed = Some(Instant::now());
         for member in &mut self.members {
             if member.line().is_none() && is_wanted(member.who(), wanted) {
-                member.connect(self.address)?;
-                member.flush();
+                member.connect(self.address, book)?;
             }
         }
+        book.sync()?;
+        self.members.iter_mut().for_each(Member::flush);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Owns: their layout and sizes. Does not know: packets.
 
+use crate::cast::PUBLISHERS;
 use crate::random::Random;
 
 /// The bytes of a publisher's message. Most are short, some are longer than a block of the log, and
@@ -33,8 +34,9 @@ pub fn decode(bytes: &[u8]) -> Option<(usize, u64)> {
 fn length(by: usize, seq: u64) -> usize {
     let mixed = Random::new(seq << 8 | by as u64).number();
     let len = match mixed % 1024 {
-        0 => 280_000,
-        1..16 => 3000 + mixed % 9000,
+        // No will is that long.
+        0 if PUBLISHERS.get(by).is_none_or(|publisher| !publisher.is_mourned) => 280_000,
+        0..16 => 3000 + mixed % 9000,
         _ => 20 + mixed % 120,
     };
     usize::try_from(len).unwrap_or_default()

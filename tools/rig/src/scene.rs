@@ -145,10 +145,15 @@ impl Scene {
 
     /// Waits until all handshakes are over and everybody has everything.
     pub fn settle(&mut self, with_away: bool) -> Result<()> {
-        self.crew.settle(&mut self.book, with_away, self.deadline)?;
+        let is_settled = self.crew.settle(&mut self.book, with_away, self.deadline)?;
+        if is_settled && with_away {
+            self.crew.part(&mut self.book)?;
+        }
         let ended = self.broker.as_mut().map(Broker::ended).transpose()?.flatten();
         if let Some(status) = ended {
             self.accuse_start(&format!("serves and ends by itself with {status}"));
+        } else if is_settled && with_away {
+            self.crew.note_parted(&mut self.book)?;
         }
         Ok(())
     }

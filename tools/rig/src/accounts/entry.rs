@@ -26,7 +26,22 @@ pub enum Entry {
         /// Its packet identifier; 0 without one.
         id: u16,
     },
-    /// PUBACK or PUBREC: the broker has the message.
+    /// CONNACK: the broker has the will of this connection.
+    Entrusted {
+        /// Whose will.
+        by: usize,
+        /// Its count.
+        seq: u64,
+    },
+    /// The client is about to say that it leaves: its will may come or not.
+    Leaving {
+        /// Whose will.
+        by: usize,
+        /// Its count.
+        seq: u64,
+    },
+    /// PUBACK or PUBREC: the broker has the message. Of a will: its connection has ended without a
+    /// word.
     Acked {
         /// Which publisher.
         by: usize,
@@ -40,7 +55,7 @@ pub enum Entry {
         /// Its count.
         seq: u64,
     },
-    /// The broker has said that it does not take the message.
+    /// The broker has said that it does not take the message. Of a will: the client has left.
     Refused {
         /// Which publisher.
         by: usize,
@@ -80,6 +95,8 @@ impl fmt::Display for Entry {
             Self::Began { who: Who::Publisher(at) } => write!(out, "began publisher {at}"),
             Self::Began { who: Who::Receiver(at) } => write!(out, "began receiver {at}"),
             Self::Sent { by, seq, id } => write!(out, "sent {by} {seq} {id}"),
+            Self::Entrusted { by, seq } => write!(out, "entrusted {by} {seq}"),
+            Self::Leaving { by, seq } => write!(out, "leaving {by} {seq}"),
             Self::Acked { by, seq } => write!(out, "acked {by} {seq}"),
             Self::Done { by, seq } => write!(out, "done {by} {seq}"),
             Self::Refused { by, seq } => write!(out, "refused {by} {seq}"),
@@ -111,6 +128,8 @@ impl FromStr for Entry {
         let id = |number: u64| u16::try_from(number).context("a packet identifier");
         Ok(match (word, numbers.as_slice()) {
             ("sent", &[by, seq, name]) => Self::Sent { by: place(by)?, seq, id: id(name)? },
+            ("entrusted", &[by, seq]) => Self::Entrusted { by: place(by)?, seq },
+            ("leaving", &[by, seq]) => Self::Leaving { by: place(by)?, seq },
             ("acked", &[by, seq]) => Self::Acked { by: place(by)?, seq },
             ("done", &[by, seq]) => Self::Done { by: place(by)?, seq },
             ("refused", &[by, seq]) => Self::Refused { by: place(by)?, seq },
@@ -135,6 +154,8 @@ mod tests {
             Entry::Began { who: Who::Publisher(3) },
             Entry::Began { who: Who::Receiver(1) },
             Entry::Sent { by: 1, seq: 2, id: 3 },
+            Entry::Entrusted { by: 1, seq: 2 },
+            Entry::Leaving { by: 3, seq: 4 },
             Entry::Acked { by: 4, seq: 5 },
             Entry::Done { by: 6, seq: 7 },
             Entry::Refused { by: 8, seq: 9 },

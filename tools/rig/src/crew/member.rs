@@ -10,7 +10,7 @@ use zzq_codec::{Connect, Disconnect, Packet};
 use zzq_types::{PacketId, PropertiesBuf, Property, ProtocolVersion, ReasonCode};
 
 use super::line::Line;
-use super::{publisher, receiver};
+use super::{mourned, publisher, receiver};
 use crate::accounts::{Book, Entry};
 use crate::cast::{PUBLISHERS, RECEIVERS, Who};
 
@@ -21,12 +21,14 @@ pub(super) struct Member {
     line: Option<Line>,
     /// CONNACK has come.
     is_up: bool,
+    /// Turns since then, of whom somebody mourns.
+    turns: u64,
 }
 
 impl Member {
     /// A client that is not connected.
     pub(super) fn new(who: Who) -> Self {
-        Self { who, line: None, is_up: false }
+        Self { who, line: None, is_up: false, turns: 0 }
     }
 
     /// Which one.
@@ -65,9 +67,14 @@ impl Member {
     }
 
     /// Connects, if anybody listens, and asks for its session.
-    pub(super) fn connect(&mut self, address: SocketAddr) -> Result<()> {
+    pub(super) fn connect(&mut self, address: SocketAddr, book: &mut Book) -> Result<()> {
         self.hang_up();
         let Ok(mut line) = Line::dial(address, self.version()) else { return Ok(()) };
+        let will = match self.who {
+            Who::Publisher(at) => mourned::make_will(at, book),
+            Who::Receiver(_) => None,
+        };
+        let will = will.as_ref().map(mourned::Will::as_packet).transpose()?;
         let mut properties = PropertiesBuf::new();
         if self.version().is_v5() {
             properties.push(Property::SessionExpiry(u32::MAX))?;
@@ -76,6 +83,7 @@ impl Member {
             clean_start: false,
             keep_alive: KEEP_ALIVE[self.number() % KEEP_ALIVE.len()],
             properties: properties.as_properties(),
+            will,
             ..Connect::new(self.version(), self.name())
         };
         line.send(&Packet::Connect(connect))?;
@@ -87,6 +95,7 @@ impl Member {
     pub(super) fn hang_up(&mut self) {
         self.line = None;
         self.is_up = false;
+        self.turns = 0;
     }
 
     /// Says that it goes, and goes.
@@ -120,8 +129,37 @@ impl Member {
     /// Publishes as much as its window allows.
     pub(super) fn go_on(&mut self, book: &mut Book) -> Result<()> {
         match (self.who, &mut self.line) {
+            (Who::Publisher(at), Some(_)) if self.is_up && PUBLISHERS[at].is_mourned => {
+                if mourned::is_lost(at, self.turns, book) {
+                    self.hang_up();
+                }
+                self.turns += 1;
+                Ok(())
+            }
             (Who::Publisher(at), Some(line)) if self.is_up => publisher::go_on(at, line, book),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether it leaves in order when all is settled, and comes again.
+    pub(super) fn is_mourned(&self) -> bool {
+        matches!(self.who, Who::Publisher(at) if PUBLISHERS[at].is_mourned)
+    }
+
+    /// Says that it goes; the broker closes when it has heard.
+    pub(super) fn say_farewell(&mut self, book: &mut Book) -> Result<()> {
+        let Who::Publisher(at) = self.who else { return Ok(()) };
+        if let Some(line) = self.line.as_mut().filter(|_| self.is_up) {
+            mourned::leave(at, book);
+            line.send(&Packet::Disconnect(Disconnect::with_reason(ReasonCode::Success)))?;
+        }
+        Ok(())
+    }
+
+    /// The broker has closed behind the farewell.
+    pub(super) fn has_left(&self, book: &mut Book) {
+        if let Who::Publisher(at) = self.who {
+            mourned::has_left(at, book);
         }
     }
 
@@ -149,6 +187,10 @@ impl Member {
         }
         book.enter(Entry::Began { who: self.who });
         match self.who {
+            Who::Publisher(at) if PUBLISHERS[at].is_mourned => {
+                mourned::let_in(at, book);
+                Ok(())
+            }
             Who::Publisher(at) => publisher::resume(at, line, book),
             Who::Receiver(at) => receiver::resume(at, line, book),
         }
