@@ -237,6 +237,20 @@ impl Accounts {
         self.got.iter().flatten().map(Runs::len).sum()
     }
 
+    /// Acknowledged messages, once for each audience that they are owed to, and how many of these
+    /// the audiences have.
+    pub fn owed_and_found(&self) -> (u64, u64) {
+        let mut sum = (0, 0);
+        for (audience, since) in self.since.iter().enumerate() {
+            let publishers = self.publishers.iter().zip(since.iter().flatten()).enumerate();
+            let live = publishers.filter(|(by, _)| PUBLISHERS[*by].kept.is_none());
+            let owed: u64 = live.map(|(_, (one, since))| one.acked.count_behind(*since)).sum();
+            sum.0 += owed;
+            sum.1 += owed - self.missing(audience).count() as u64;
+        }
+        sum
+    }
+
     /// Messages whose handshake is not over.
     pub fn open(&self) -> usize {
         self.publishers.iter().map(|publisher| publisher.open.len()).sum()
@@ -423,6 +437,8 @@ mod tests {
         let all = vec![Entry::Subscribed { who: ALL }, Entry::Subscribed { who: ALL }];
         let mixed = [early.clone(), all, late.clone()];
         assert_eq!(owed(&mixed, ALL), [(ONE, 4), (ONE, 5)]);
+        let some = [mixed.concat(), vec![took(ALL, 1, ONE, 2), took(ALL, 1, ONE, 4)]].concat();
+        assert_eq!(sum(&some).owed_and_found(), (2, 1));
         assert_eq!(owed(&mixed, LESS), []);
         let second = vec![Entry::Subscribed { who: MEMBERS[1] }];
         let first = vec![Entry::Subscribed { who: MEMBERS[0] }];

@@ -45,6 +45,13 @@ impl Runs {
         self.count == 0
     }
 
+    /// How many are greater than this.
+    pub fn count_behind(&self, number: u64) -> u64 {
+        let behind =
+            |(first, last): (&u64, &u64)| (last + 1).saturating_sub(*first.max(&(number + 1)));
+        self.ranges.iter().map(behind).sum()
+    }
+
     /// The greatest.
     pub fn last(&self) -> Option<u64> {
         self.ranges.last_key_value().map(|(_, last)| *last)
@@ -91,6 +98,7 @@ mod tests {
         assert_eq!(some.ranges, BTreeMap::from([(1, 5), (9, 9)]));
         assert!(!some.insert(3) && some.insert(8));
         assert_eq!((some.len(), some.last()), (7, Some(9)));
+        assert_eq!([0, 2, 5, 8, 9].map(|n| some.count_behind(n)), [7, 5, 2, 1, 0]);
         assert_eq!(
             [0, 1, 5, 6, 8, 10].map(|n| some.contains(n)),
             [false, true, true, false, true, false]

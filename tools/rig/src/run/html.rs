@@ -40,14 +40,15 @@ pub(super) fn page(verdict: &Verdict) -> String {
     );
     add(
         "Acknowledged against received",
-        "Publishes that the broker acknowledged (line), and messages that receivers were then found \
-         to have, divided by the number of audiences (dashed). Retained messages are acknowledged \
-         and looked at; messages at QoS 0 are received and not acknowledged.",
+        "Acknowledged messages that are owed to each audience (line), and those of them that its \
+         receivers have (dashed), both as the mean over the audiences. One of them is mostly away; \
+         at the end of each data directory both are the same.",
         &counts(tally),
     );
     add(
         "Recovery times",
-        "Each start until the broker served, in their order; power cuts too. The line is the median.",
+        "Each start until the broker served, in their order, power cuts too. The line is the \
+         median.",
         &recoveries(tally),
     );
     if tally.steps.count().0 > 0 {
@@ -83,15 +84,17 @@ fn timeline(verdict: &Verdict) -> String {
 fn counts(tally: &Tally) -> String {
     let audiences = number(crate::cast::AUDIENCES.len() as u64);
     let rounds = &tally.rounds;
-    let received = |round: &Round| number(round.counts.received) / audiences;
-    let last = rounds.last().map_or(0.0, |round| number(round.counts.acknowledged));
-    let most = rounds.last().map_or(0.0, received).max(last);
+    let owed = |round: &Round| number(round.counts.owed) / audiences;
+    let found = |round: &Round| number(round.counts.found) / audiences;
+    let most = rounds.last().map_or(0.0, owed);
     let mut picture = Picture::new(240.0, end(rounds), most);
     let to = |round: &Round| round.to.as_secs_f64();
     let start = std::iter::once((0.0, 0.0));
-    let acknowledged = rounds.iter().map(|round| (to(round), number(round.counts.acknowledged)));
-    picture.line("acknowledged", start.clone().chain(acknowledged));
-    picture.line("received", start.chain(rounds.iter().map(|round| (to(round), received(round)))));
+    let points = |of: &dyn Fn(&Round) -> f64| -> Vec<(f64, f64)> {
+        start.clone().chain(rounds.iter().map(|round| (to(round), of(round)))).collect()
+    };
+    picture.line("acknowledged", points(&owed).into_iter());
+    picture.line("received", points(&found).into_iter());
     picture.label(most, &format!("{most:.0}"));
     picture.label(0.0, "0");
     seconds(&mut picture, end(rounds));

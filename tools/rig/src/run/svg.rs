@@ -58,9 +58,8 @@ impl Picture {
     /// A point with a text that shows when it is pointed at.
     pub(super) fn point(&mut self, class: &str, x: f64, y: f64, title: &str) {
         let (x, y, title) = (self.x(x), self.y(y), escape(title));
-        self.add(format_args!(
-            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"><title>{title}</title></circle>"
-        ));
+        let place = format!("cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"");
+        self.add(format_args!("<circle class=\"{class}\" {place}><title>{title}</title></circle>"));
     }
 
     /// A bar from one x to another, on a row that is 1 high.
@@ -69,9 +68,9 @@ impl Picture {
         let width = (self.x(to) - x).max(1.5);
         let height = self.y(row + 0.2) - y;
         let title = escape(title);
-        self.add(format_args!(
-            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"><title>{title}</title></rect>"
-        ));
+        let place =
+            format!("x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"");
+        self.add(format_args!("<rect class=\"{class}\" {place}><title>{title}</title></rect>"));
     }
 
     /// A label beside a height.

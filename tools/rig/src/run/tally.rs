@@ -63,6 +63,10 @@ pub struct Counts {
     pub acknowledged: u64,
     /// Messages received, each once for each audience.
     pub received: u64,
+    /// Acknowledged messages, each once for each audience that they are owed to.
+    pub owed: u64,
+    /// Those of them that the audience has.
+    pub found: u64,
 }
 
 impl Counts {
@@ -70,7 +74,15 @@ impl Counts {
         Self {
             acknowledged: self.acknowledged + other.acknowledged,
             received: self.received + other.received,
+            owed: self.owed + other.owed,
+            found: self.found + other.found,
         }
+    }
+
+    fn of(accounts: &Accounts) -> Self {
+        let (owed, found) = accounts.owed_and_found();
+        let (acknowledged, received) = (accounts.acknowledged(), accounts.received());
+        Self { acknowledged, received, owed, found }
     }
 }
 
@@ -116,8 +128,14 @@ impl Tally {
 
     /// These accounts had grown from those before, and are closed.
     pub fn add(&mut self, before: &Accounts, after: &Accounts) {
-        self.before.acknowledged += after.acknowledged() - before.acknowledged();
-        self.before.received += after.received() - before.received();
+        let (before, after) = (Counts::of(before), Counts::of(after));
+        let grown = Counts {
+            acknowledged: after.acknowledged - before.acknowledged,
+            received: after.received - before.received,
+            owed: after.owed - before.owed,
+            found: after.found.saturating_sub(before.found),
+        };
+        self.before = self.before.plus(grown);
     }
 
     /// A round that has accounts of its own is over.
@@ -129,8 +147,7 @@ impl Tally {
     }
 
     fn look(&mut self, accounts: &Accounts) {
-        self.under_way =
-            Counts { acknowledged: accounts.acknowledged(), received: accounts.received() };
+        self.under_way = Counts::of(accounts);
     }
 
     /// These accounts are closed.
@@ -231,7 +248,7 @@ mod tests {
         for (acknowledged, injury) in [(1, "a"), (2, "b"), (3, "a")] {
             tally.begin_round(injury);
             tally.end_round(&accounts);
-            assert_eq!(tally.rounds.last().unwrap().counts, Counts { acknowledged, received: 0 });
+            assert_eq!(tally.rounds.last().unwrap().counts.acknowledged, acknowledged);
             tally.close(&accounts);
         }
         assert_eq!(tally.injuries(), [("a", 2), ("b", 1)]);
