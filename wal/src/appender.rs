@@ -13,14 +13,14 @@ use crate::io::event;
 use crate::log::{Log, Producer, Staging, Status};
 use crate::lsn::{Handed, Lsn};
 use crate::tail::TailCursor;
-use crate::waiting::{self, Signal, now_ms};
+use crate::waiting::{Clock, Signal};
 
 /// Appends records on a thread that may block, and returns when they survive the loss of power.
 ///
 /// Each thread has its own; records of several threads that wait at the same time go to the device
 /// in one write. The log needs its helper meanwhile: see [`Log::spawn_helper`]. Without space on
-/// the device ([`Status::NoSpace`]) a call waits for space. Log time is the wall clock's, and
-/// stands still while that is set back.
+/// the device ([`Status::NoSpace`]) a call waits for space. Log time follows the wall clock as a
+/// [`LogClock`](crate::LogClock) does, from the newest time in the log on.
 ///
 /// ```
 /// use zzq_wal::{Appender, Log, Lsn, Options, sim_disk::SimDisk};
@@ -37,6 +37,7 @@ pub struct Appender<D: Disk> {
     log: Log<D>,
     producer: Producer<D>,
     event: Arc<OwnedFd>,
+    clock: Clock,
 }
 
 impl<D: Disk> Appender<D> {
@@ -48,7 +49,8 @@ impl<D: Disk> Appender<D> {
         let event = event::create().map_err(AppendError::System)?;
         let wake = Arc::new(Signal(Arc::clone(&event)));
         let producer = log.producer(wake, Some(Arc::clone(&event)))?;
-        Ok(Self { log: log.clone(), producer, event })
+        let clock = Clock::new(log.now_ms());
+        Ok(Self { log: log.clone(), producer, event, clock })
     }
 
     /// Appends a record and waits until it is durable; returns its place in the log. The kind is
@@ -132,10 +134,10 @@ impl<D: Disk> Appender<D> {
         if self.producer.is_ended() {
             return Err(AppendError::Ended);
         }
-        let mut drive = self.producer.drive(now_ms());
+        let mut drive = self.producer.drive(self.clock.now_ms());
         if call.read(self.producer.index(), lsns) {
             // The log may have stopped for this cursor.
-            drive = self.producer.drive(now_ms());
+            drive = self.producer.drive(self.clock.now_ms());
         }
         if self.log.is_read_only() && self.producer.durable() < self.producer.handed() {
             return Err(self.read_only());
@@ -143,8 +145,8 @@ impl<D: Disk> Appender<D> {
         Ok(drive.again_at)
     }
 
-    fn wait(&self, again_at: Option<u64>) -> Result<(), AppendError> {
-        waiting::sleep(&self.event, again_at).map_err(AppendError::System)
+    fn wait(&mut self, again_at: Option<u64>) -> Result<(), AppendError> {
+        self.clock.sleep(&self.event, again_at).map_err(AppendError::System)
     }
 
     fn read_only(&self) -> AppendError {
@@ -185,6 +187,7 @@ impl<D: Disk> fmt::Debug for Appender<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waiting::wall_ms;
     use std::io;
 
     use crate::log::Options;
@@ -260,6 +263,21 @@ mod tests {
             assert!(matches!(refused, AppendError::ReadOnly(_)), "{refused}");
         }
         assert_eq!(log.durable(), Lsn::new(1));
+    }
+
+    /// The log ended under a wall clock that has been set back since.
+    #[test]
+    fn a_log_of_the_future_is_waited_for_no_longer() {
+        let disk = SimDisk::new();
+        let in_200_years = 200 * 365 * 86_400_000_u64 + wall_ms();
+        let options = Options::from_os().unwrap();
+        let (log, _) = Log::open(disk.clone(), options, in_200_years, &mut |_| Ok(())).unwrap();
+        let mut appender = Appender::new(&log).unwrap();
+        // Not now, says the device: nobody calls, it is to be asked again.
+        disk.fail(Op::Submit, 1, Fault::Fail(io::ErrorKind::WouldBlock));
+        assert_eq!(appender.append(1, b"soon").unwrap(), Lsn::FIRST);
+        let mut reader = log.reader(Lsn::FIRST).unwrap();
+        assert!(reader.next_record().unwrap().unwrap().time_ms >= in_200_years);
     }
 
     #[test]

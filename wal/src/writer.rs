@@ -22,12 +22,13 @@ use crate::error::{AppendError, StageError};
 use crate::io::event;
 use crate::log::{Log, Patience, Producer, Staging, Status, Where};
 use crate::lsn::Handed;
-use crate::waiting::{self, Signal, now_ms};
+use crate::waiting::{Clock, Signal};
 
 /// Stages records on a thread that may block, many before the first is durable, and waits.
 ///
 /// Where one record after the other is enough, [`Appender`](crate::Appender) is simpler. The log
-/// needs its helper meanwhile: see [`Log::spawn_helper`]. Log time is the wall clock's.
+/// needs its helper meanwhile: see [`Log::spawn_helper`]. Log time is as with an
+/// [`Appender`](crate::Appender).
 ///
 /// Between its calls a writer is expected back soon: a write that it has led may hold records of
 /// others. A thread that goes on to something else calls [`leave`](Self::leave), or drops it.
@@ -54,6 +55,7 @@ pub struct Writer<D: Disk> {
     log: Log<D>,
     producer: Producer<D>,
     event: Arc<OwnedFd>,
+    clock: Clock,
     pace: Pace,
 }
 
@@ -67,7 +69,8 @@ impl<D: Disk> Writer<D> {
         let wake = Arc::new(Signal(Arc::clone(&event)));
         let producer = log.producer(wake, Some(Arc::clone(&event)))?;
         let pace = Pace::new(Duration::from_micros(log.watch_us()));
-        Ok(Self { log: log.clone(), producer, event, pace })
+        let clock = Clock::new(log.now_ms());
+        Ok(Self { log: log.clone(), producer, event, clock, pace })
     }
 
     /// Encodes a record: `encode` only appends. The kind is the caller's own number for what the
@@ -105,7 +108,7 @@ impl<D: Disk> Writer<D> {
         let looks = self.log.disk().has_completed().is_some();
         let may_watch = self.pace.begin(began, self.log.company()) && looks;
         // Who says that it watches has handed over all that it has.
-        self.producer.flush(now_ms());
+        self.producer.flush(self.clock.now_ms());
         let watched = self.wait_as(handed, may_watch)?;
         self.producer.say(self.pace.away(watched));
         self.pace.end(began, Instant::now());
@@ -118,16 +121,16 @@ impl<D: Disk> Writer<D> {
         loop {
             self.producer.say(if watches { Where::Watches } else { self.pace.asleep() });
             let patience = if watches { watch.patience } else { Patience::None };
-            let drive = self.producer.drive_with(now_ms(), patience);
+            let drive = self.producer.drive_with(self.clock.now_ms(), patience);
             if self.is_durable(handed)? {
                 return Ok(watches);
             }
             if watches {
                 watches = self.watch(handed, &mut watch);
             } else if !self.producer.wants(handed) {
-                waiting::sleep(&self.event, drive.again_at).map_err(AppendError::System)?;
+                self.clock.sleep(&self.event, drive.again_at).map_err(AppendError::System)?;
                 event::drain(&self.event);
-                self.producer.reap(now_ms());
+                self.producer.reap(self.clock.now_ms());
             }
             if self.is_durable(handed)? {
                 return Ok(watches);
@@ -157,7 +160,7 @@ impl<D: Disk> Writer<D> {
             }
             // Who finds another one leading sees soon what comes of it.
             if self.log.disk().has_completed() == Some(true)
-                && self.producer.reap_with(now_ms(), Patience::Some)
+                && self.producer.reap_with(self.clock.now_ms(), Patience::Some)
             {
                 *watch = self.pace.watch();
                 return true;
@@ -187,7 +190,7 @@ impl<D: Disk> Writer<D> {
 
     /// It does not come for a while: others see to what it has led and handed over.
     pub fn leave(&mut self) {
-        self.producer.flush(now_ms());
+        self.producer.flush(self.clock.now_ms());
         self.producer.say(Where::Elsewhere);
         self.pace.leave();
         self.producer.leave();

@@ -223,6 +223,11 @@ impl<D: Disk> Log<D> {
         self.shared.is_read_only() || self.shared.with_core(|core| core.is_settled())
     }
 
+    /// The newest time that whoever led has told.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.shared.with_core(|core| core.now_ms)
+    }
+
     /// Makes segments, closes and recycles them, and marks an idle log, as far as that is due;
     /// blocks as long as the disk does. `now_ms` is any clock that does not go back. True if
     /// there was something to do.
