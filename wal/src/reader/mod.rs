@@ -126,6 +126,10 @@ impl<D: Disk> Reader<D> {
             let read = self.read_next();
             // What was read while the log was truncated, damage too, may be of what went.
             if self.log.cuts.count() == self.cuts {
+                if read.is_err() {
+                    // Whoever asks again is answered from the bytes, not from half of a record.
+                    self.source = None;
+                }
                 break read?;
             }
         };

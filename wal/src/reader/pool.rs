@@ -4,6 +4,7 @@
 //! job here at most. Does not know: what a job reads.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -58,7 +59,9 @@ impl ReadPool {
         let shared = Arc::clone(&self.shared);
         Builder::new().name("zzq-read".to_owned()).spawn(move || {
             while let Some(job) = shared.next_job() {
-                job();
+                // It is reported where it happens; whoever waits for it sees that it is gone. The
+                // thread is counted as one that does jobs, and goes on with them.
+                let _ = catch_unwind(AssertUnwindSafe(job));
             }
         })
     }
@@ -91,8 +94,8 @@ impl Drop for ReadPool {
         self.shared.wake.notify_all();
         let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
-            // A panic there has been reported where it happened.
-            let _ = thread.join();
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "a job's panic ends in the job");
         }
     }
 }
@@ -124,6 +127,21 @@ mod tests {
         assert!(results.iter().map(|(n, _)| *n).eq(0..50));
         let threads: std::collections::HashSet<_> = results.iter().map(|(_, id)| *id).collect();
         assert!(threads.len() <= 2 && !threads.contains(&std::thread::current().id()));
+    }
+
+    #[test]
+    fn a_job_that_panics_takes_no_thread_with_it() {
+        let pool = ReadPool::new(1);
+        let (done, results) = channel();
+        let silent = AssertUnwindSafe(done.clone());
+        let job = move || {
+            let _gone_with_it = &silent;
+            std::panic::resume_unwind(Box::new("an invariant"));
+        };
+        assert!(pool.submit(Box::new(job)).is_ok());
+        assert!(pool.submit(Box::new(move || done.send(7).unwrap())).is_ok());
+        assert_eq!(results.recv(), Ok(7));
+        assert!(results.recv().is_err());
     }
 
     #[test]
