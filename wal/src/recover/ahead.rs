@@ -56,7 +56,8 @@ impl<'s, F: DiskFile> Ahead<'s, F> {
     where
         's: 'scope,
     {
-        let windows: u64 = spans.iter().map(|span| span.bytes().div_ceil(WINDOW as u64)).sum();
+        let windows = spans.iter().map(|span| span.bytes().div_ceil(WINDOW as u64));
+        let windows = windows.fold(0, u64::saturating_add);
         let useful = usize::try_from(windows.saturating_sub(1)).unwrap_or(usize::MAX);
         let spawned = (0..threads.min(useful)).map_while(|_| spawn(scope, spans).ok());
         Self {
@@ -85,7 +86,9 @@ impl<'s, F: DiskFile> Ahead<'s, F> {
         let wanted = (segment, base);
         if self.workers.is_empty() {
             let buffer = self.buffer();
-            return self.spans[segment].read(base, WINDOW, buffer);
+            let read = self.spans[segment].read(base, WINDOW, buffer);
+            self.buffers -= usize::from(read.is_err());
+            return read;
         }
         while self.pending.front().is_some_and(|front| *front != wanted) {
             // A failure to read what nobody wants is none.

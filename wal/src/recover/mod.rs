@@ -94,7 +94,8 @@ pub(crate) fn recover<D: Disk>(
     let first = fold.skip(&live)?;
     let live = &live[first..];
     let spans = live.iter().map(|found| span_of(found)).collect::<Result<Vec<_>, _>>()?;
-    let bytes = spans.iter().map(Span::bytes).sum();
+    // Headers may claim any length.
+    let bytes = spans.iter().map(Span::bytes).fold(0, u64::saturating_add);
     fold.meter = Meter::new(options.progress.as_ref(), bytes, live.len());
     let ended = thread::scope(|scope| {
         let mut ahead = Ahead::start(scope, options.recovery_threads, &spans);
