@@ -164,7 +164,7 @@ impl<D: Disk, C: FnMut() -> u64> Driver<'_, D, C> {
             event::drain(self.event);
             let now = (self.clock)();
             let drive = self.lead(now);
-            if !drive.led && self.shared.is_read_only() {
+            if !drive.led && self.shared.is_broken() {
                 // An invariant was broken under its lead, which is never free again.
                 return;
             }
@@ -189,7 +189,7 @@ impl<D: Disk, C: FnMut() -> u64> Driver<'_, D, C> {
             event::drain(self.event);
             let now = (self.clock)();
             let led = self.lead(now).led;
-            if !led && self.shared.is_read_only() {
+            if !led && self.shared.is_broken() {
                 return;
             }
             let (settled, in_flight) = self.shared.with_core(|core| {

@@ -50,6 +50,8 @@ pub(crate) struct Shared<D: Disk> {
     no_space: AtomicBool,
     /// Writers that stage and wait by turns, as whoever led last has seen them.
     company: AtomicUsize,
+    /// Set with the fault, if a leader has panicked.
+    broken: AtomicBool,
     fault: Fault,
     /// The last failure that the log got over.
     cured: Mutex<Option<String>>,
@@ -85,6 +87,7 @@ impl<D: Disk> Shared<D> {
             trim_below: AtomicU64::new(0),
             no_space: AtomicBool::new(false),
             company: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
             fault: Fault::default(),
             cured: Mutex::new(None),
             producers: Mutex::new(Vec::new()),
@@ -105,12 +108,18 @@ impl<D: Disk> Shared<D> {
             core.step(self, leader, now_ms, if works { Pack::Due } else { pack })
         });
         if led.broken {
+            self.broken.store(true, Ordering::Release);
             self.poison("an invariant of the log was broken".to_owned());
         }
         let Some(Step { again_at, stall }) = led.last else { return Drive::default() };
         // The work of those who kept calling is not lost: it is looked at again soon.
         let again_at = if led.again { Some(now_ms + 1) } else { again_at };
         Drive { led: true, again_at, stall }
+    }
+
+    /// Whoever led has panicked: nobody leads any more. A log that is read-only may still be led.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
     }
 
     /// Leadership for set-up and for questions, not on the message path: it waits. A lane that
