@@ -29,10 +29,19 @@ fn member(file: &File, manifest: &Table, found: &mut Vec<Finding>) {
     if !manifest.get("lints").is_some_and(inherits) {
         say("[lints] does not inherit from the workspace".to_owned());
     }
+    dependencies_inherit(manifest, "", &mut say);
+    for (target, tables) in manifest.get("target").and_then(Value::as_table).into_iter().flatten() {
+        if let Value::Table(tables) = tables {
+            dependencies_inherit(tables, &format!("target.{target}."), &mut say);
+        }
+    }
+}
+
+fn dependencies_inherit(tables: &Table, of: &str, say: &mut impl FnMut(String)) {
     for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
-        for (name, value) in manifest.get(table).and_then(Value::as_table).into_iter().flatten() {
+        for (name, value) in tables.get(table).and_then(Value::as_table).into_iter().flatten() {
             if !inherits(value) {
-                say(format!("{name} in [{table}] has a version of its own"));
+                say(format!("{name} in [{of}{table}] has a version of its own"));
             }
         }
     }
@@ -66,6 +75,14 @@ mod tests {
         assert_eq!(count(&GOOD.replace("edition.workspace = true", "edition = \"2021\"")), 1);
         assert_eq!(count(&GOOD.replace("[lints]\nworkspace = true\n", "")), 1);
         assert_eq!(count(&GOOD.replace("libc.workspace = true", "libc = \"0.2\"")), 1);
+    }
+
+    #[test]
+    fn a_version_for_one_target_is_found() {
+        let own = "[target.'cfg(unix)'.dependencies]\nlibc = \"0.2\"\n";
+        assert_eq!(count(&format!("{GOOD}{own}")), 1);
+        let inherited = "[target.'cfg(loom)'.dependencies]\nloom.workspace = true\n";
+        assert_eq!(count(&format!("{GOOD}{inherited}")), 0);
     }
 
     #[test]
