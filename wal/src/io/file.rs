@@ -6,6 +6,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, fsync, openat};
 use rustix::io::{Errno, pread, pwrite};
@@ -68,16 +70,36 @@ impl OpenFile {
 
     fn zero(&self, len: u64) -> io::Result<()> {
         let zeroes = IoBuffer::with_blocks(ZEROES);
-        let mut offset = 0;
-        while offset < len {
-            let left = usize::try_from(len - offset).unwrap_or(usize::MAX);
-            let count = left.min(zeroes.len());
-            write_whole(self, &zeroes[..count], offset)?;
-            offset += count as u64;
-        }
-        Ok(())
+        let write = |offset, count| write_whole(self, &zeroes[..count], offset);
+        at_half_pace(len, zeroes.len(), write, Instant::now, thread::sleep)
     }
 }
+
+/// Calls `piece` with offset and length of each piece of `len` bytes, and between two of them
+/// pauses as long as the last one took: half of the device's time is left to writes that somebody
+/// waits for.
+fn at_half_pace(
+    len: u64,
+    most: usize,
+    mut piece: impl FnMut(u64, usize) -> io::Result<()>,
+    mut clock: impl FnMut() -> Instant,
+    mut pause: impl FnMut(Duration),
+) -> io::Result<()> {
+    let mut offset = 0;
+    while offset < len {
+        let count = usize::try_from(len - offset).unwrap_or(usize::MAX).min(most);
+        let began = clock();
+        piece(offset, count)?;
+        offset += count as u64;
+        if offset < len {
+            pause(clock().duration_since(began).min(PAUSE_MAX));
+        }
+    }
+    Ok(())
+}
+
+/// A device that hangs is not waited for twice.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 impl DiskFile for OpenFile {
     fn read_at(&self, buffer: &mut IoBuffer, offset: u64) -> io::Result<usize> {
@@ -180,6 +202,22 @@ mod tests {
         });
         assert_eq!(written, Ok(10));
         assert_eq!(seen, [(10, 100), (10, 100), (6, 104), (6, 104), (1, 109)]);
+    }
+
+    #[test]
+    fn between_pieces_as_much_time_is_left_as_they_take() {
+        let (began, passed) = (Instant::now(), std::cell::Cell::new(Duration::ZERO));
+        let (mut pieces, mut pauses) = (Vec::new(), Vec::new());
+        let piece = |offset, count| {
+            pieces.push((offset, count));
+            passed.set(passed.get() + Duration::from_millis(40 * pieces.len() as u64));
+            Ok(())
+        };
+        let ended = at_half_pace(35, 10, piece, || began + passed.get(), |time| pauses.push(time));
+        assert!(ended.is_ok());
+        assert_eq!(pieces, [(0, 10), (10, 10), (20, 10), (30, 5)]);
+        let millis: Vec<_> = pauses.iter().map(Duration::as_millis).collect();
+        assert_eq!(millis, [40, 80, 100], "and none behind the last");
     }
 
     #[test]
