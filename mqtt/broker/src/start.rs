@@ -253,6 +253,7 @@ fn tell(path: &Path, covered: Lsn, recovery: &Recovery, states: &[State]) {
         records = recovery.segments.iter().map(|segment| segment.records).sum::<u64>(),
         last = recovery.last_lsn.get(),
         torn = recovery.segments.iter().filter(is_torn).count(),
+        foreign = recovery.foreign.len(),
         renewed = recovery.renewed.as_ref().map_or(0, |renewed| renewed.groups),
         sessions,
         retained,

@@ -288,6 +288,11 @@ pub const LENGTH_MIN: u64 = 64 * 1024;
 
 const _: () = assert!(LENGTH_MIN.is_multiple_of(GROUPS_AT));
 
+/// Whether a block begins as a header does, intact or not.
+pub(crate) fn has_magic(block: &[u8; BLOCK]) -> bool {
+    block.starts_with(&MAGIC)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use proptest::prelude::*;

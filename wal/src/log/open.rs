@@ -59,7 +59,7 @@ impl<D: Disk> Log<D> {
             identity,
             epoch: recovery.epoch,
             newest: files.newest,
-            next_spare: files.spares.iter().map(|(number, _)| number + 1).max().unwrap_or(1),
+            next_spare: files.newest_spare + 1,
             spares: keep_spares(&*disk, &files.spares)?,
             entropy: options.entropy,
         };

@@ -9,12 +9,12 @@ use crate::disk::{BLOCK, Disk, DiskFile};
 use crate::error::{Damage, OpenError};
 use crate::format::Fault;
 use crate::format::meta::Facts;
-use crate::format::segment::{Beginning, Closing, GROUPS_AT, SegmentHeader};
+use crate::format::segment::{self, Beginning, Closing, GROUPS_AT, SegmentHeader};
 use crate::io::IoBuffer;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
 use crate::recover::rules::{self, Rule};
-use crate::segment::{META_NAME, segment_name, segment_number, spare_number};
+use crate::segment::{META_NAME, segment_name, segment_number, spare_name, spare_number};
 
 /// A segment as found.
 #[derive(Debug)]
@@ -50,6 +50,10 @@ pub(crate) struct Files<D: Disk> {
     pub(crate) trimmed: Vec<(u64, u64)>,
     /// Number and length of spare files.
     pub(crate) spares: Vec<(u64, u64)>,
+    /// The highest number of any file that is called a spare.
+    pub(crate) newest_spare: u64,
+    /// Files that are called as those of the log are, and are another log's or none's.
+    pub(crate) foreign: Vec<String>,
     /// The highest number of any segment.
     pub(crate) newest: (u64, [u8; 16]),
     /// The highest epoch of any header.
@@ -67,14 +71,16 @@ impl<D: Disk> Files<D> {
             unneeded: Vec::new(),
             trimmed: Vec::new(),
             spares: Vec::new(),
+            newest_spare: 0,
+            foreign: Vec::new(),
             newest: (0, [0; 16]),
             epoch: 0,
         };
-        let mut has_meta = false;
+        let (mut has_meta, mut spares) = (false, Vec::new());
         for (name, size) in list {
             has_meta |= name == META_NAME;
             numbers.extend(segment_number(&name).map(|number| (number, size)));
-            files.spares.extend(spare_number(&name).map(|number| (number, size)));
+            spares.extend(spare_number(&name).map(|number| (number, size)));
         }
         numbers.sort_unstable();
         if !has_meta {
@@ -85,6 +91,7 @@ impl<D: Disk> Files<D> {
         }
         let meta = Meta::open(&**disk)?;
         files.read_headers(&**disk, meta.facts(), &numbers)?;
+        files.take_spares(&**disk, meta.facts(), spares)?;
         files.apply_breaks();
         files.check_complete(meta.facts())?;
         files.meta = Some(meta);
@@ -102,7 +109,16 @@ impl<D: Disk> Files<D> {
         for (number, size) in numbers {
             if *number < first {
                 // `meta` knows, the name was not yet gone.
-                self.trimmed.push((*number, *size));
+                let name = segment_name(*number);
+                let block = first_block(disk, &name)?;
+                let ours = SegmentHeader::decode(&block).is_ok_and(|header| {
+                    header.number == *number && header.identity.log == facts.identity.log
+                });
+                if ours {
+                    self.trimmed.push((*number, *size));
+                } else {
+                    self.foreign.push(name);
+                }
                 continue;
             }
             let segment = read_segment(disk, *number, facts, before)?;
@@ -110,6 +126,29 @@ impl<D: Disk> Files<D> {
             self.newest = (segment.header.number, segment.header.salt);
             self.epoch = self.epoch.max(segment.header.epoch);
             self.live.push(segment);
+        }
+        Ok(())
+    }
+
+    /// A spare is empty, or was a segment of this log; its header may be torn.
+    fn take_spares(
+        &mut self,
+        disk: &D,
+        facts: &Facts,
+        spares: Vec<(u64, u64)>,
+    ) -> Result<(), OpenError> {
+        for (number, size) in spares {
+            self.newest_spare = self.newest_spare.max(number);
+            let name = spare_name(number);
+            let block = first_block(disk, &name)?;
+            let may_be = block[..8] == [0; 8] || segment::has_magic(&block);
+            let others = SegmentHeader::decode(&block)
+                .is_ok_and(|header| header.identity.log != facts.identity.log);
+            if may_be && !others {
+                self.spares.push((number, size));
+            } else {
+                self.foreign.push(name);
+            }
         }
         Ok(())
     }
@@ -169,8 +208,7 @@ fn read_segment<D: Disk>(
 ) -> Result<FoundSegment<D::File>, OpenError> {
     let name = segment_name(number);
     let file = disk.open(&name).map_err(OpenError::disk(format!("opening {name}")))?;
-    let first = read_block(&file, 0);
-    let first = first.map_err(OpenError::disk(format!("reading the first block of {name}")))?;
+    let first = read_first(&file, &name)?;
     let damaged = |reason: String| {
         OpenError::Damage(Damage {
             file: name.clone(),
@@ -198,6 +236,15 @@ fn read_segment<D: Disk>(
     let last = read_block(&file, header.length - GROUPS_AT).map_err(failed)?;
     let closing = header.decode_closing(&last);
     Ok(FoundSegment { header, file, closing, limit: header.length })
+}
+
+fn first_block<D: Disk>(disk: &D, name: &str) -> Result<Box<[u8; BLOCK]>, OpenError> {
+    let file = disk.open(name).map_err(OpenError::disk(format!("opening {name}")))?;
+    read_first(&file, name)
+}
+
+fn read_first<F: DiskFile>(file: &F, name: &str) -> Result<Box<[u8; BLOCK]>, OpenError> {
+    read_block(file, 0).map_err(OpenError::disk(format!("reading the first block of {name}")))
 }
 
 /// One block of a file; what the file does not have is zero.

@@ -76,14 +76,15 @@ pub(crate) fn recover<D: Disk>(
     options: &Options,
     visit: &mut Visit<'_>,
 ) -> Result<Recovered<D>, OpenError> {
-    let files = Files::load(disk)?;
+    let mut files = Files::load(disk)?;
+    let foreign = std::mem::take(&mut files.foreign);
     let mut fold = Fold {
         options,
         visit,
         proof: Proof::default(),
         assembler: Assembler::default(),
         last: LastGood::default(),
-        recovery: Recovery { epoch: files.epoch, ..Recovery::default() },
+        recovery: Recovery { epoch: files.epoch, foreign, ..Recovery::default() },
         segments: Vec::new(),
         newest: VecDeque::new(),
         cut: false,

@@ -44,6 +44,8 @@ pub struct Recovery {
     /// Whole files, or their unused ends, that this start takes back: nothing in them counts.
     /// Empty where the log was only looked at.
     pub cleared: Vec<Cleared>,
+    /// Files that have a name as the log gives it, and are not the log's: they are left alone.
+    pub foreign: Vec<String>,
 }
 
 /// The last groups of a log whose process was killed, in a segment of their own.
