@@ -54,6 +54,15 @@ struct History {
     accounts: Accounts,
 }
 
+/// How long it may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// No recording begins after this.
+    pub until: Instant,
+    /// Nothing of a recording is waited for any longer than this.
+    pub deadline: Instant,
+}
+
 /// What was found.
 #[derive(Debug)]
 pub struct Loss {
@@ -89,17 +98,20 @@ impl Blackout {
         &mut self,
         program: &Path,
         home: &Path,
-        until: Instant,
+        times: Times,
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<Option<Loss>> {
         let mut history = History { before: self.empty.clone(), accounts: Accounts::default() };
         for generation in 0..GENERATIONS {
-            if Instant::now() > until || history.before.used() > USED_MAX {
+            if Instant::now() > times.until || history.before.used() > USED_MAX {
                 break;
             }
             let home = home.join(generation.to_string());
-            let lost = self.generation(&mut history, program, &home, random, tally)?;
+            let launch = Launch::new(program, self.stands[0].mount_point().join("data"), &home);
+            let book = Book::go_on(&made(&home)?.join("accounts"), history.accounts.clone())?;
+            let scene = Scene::on(launch, &home, book, times.deadline);
+            let lost = self.generation(&mut history, scene, random, tally)?;
             if lost.is_some() {
                 return Ok(lost);
             }
@@ -111,27 +123,22 @@ impl Blackout {
     fn generation(
         &self,
         history: &mut History,
-        program: &Path,
-        home: &Path,
+        mut scene: Scene,
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<Option<Loss>> {
-        std::fs::create_dir_all(home)?;
-        let book = Book::go_on(&home.join("accounts"), history.accounts.clone())?;
-        let data = self.stands[0].mount_point().join("data");
-        let mut scene = Scene::on(Launch::new(program, data, home), home, book, far());
         scene.draw_arguments(random);
         // The disk is small.
         scene.launch.arguments.retain(|argument| !argument.starts_with("--segment-size"));
         scene.launch.arguments.push("--segment-size=1MiB".to_owned());
         let recorded = self.record(history, &mut scene, random, tally);
         tally.add(&history.accounts, scene.book().accounts());
-        let arguments = scene.launch.arguments.clone();
+        let (launch, home) = (scene.launch.clone(), scene.home.clone());
         let loss = |what: String, disk: &Image| -> Result<Option<Loss>> {
             let path = home.join("disk");
             write_image(&path, disk)?;
-            let (home, arguments) = (home.to_owned(), arguments.clone());
-            Ok(Some(Loss { what, home, disk: path, arguments }))
+            let arguments = launch.arguments.clone();
+            Ok(Some(Loss { what, home: home.clone(), disk: path, arguments }))
         };
         if let Some(broken) = scene.broken().first() {
             return loss(
@@ -148,10 +155,7 @@ impl Blackout {
         let heir = random.index(cases.len());
         tally.cut(&cases, &events);
         let next = (cases[heir].image.clone(), cases[heir].accounts.clone());
-        let examined = examine_all(&self.stands, &cases, |data| Launch {
-            arguments: arguments.clone(),
-            ..Launch::new(program, data, home)
-        })?;
+        let examined = examine_all(&self.stands, &cases, |data| Launch { data, ..launch.clone() })?;
         tally.examined(&examined);
         if let Some((case, broken)) = examined.broken {
             return loss(format!("{}: {broken}", cases[case].label), &cases[case].image);
@@ -221,7 +225,8 @@ fn cases(history: &History, events: &[Event], random: &mut Random) -> Result<Vec
     Ok(cases)
 }
 
-/// Examinations have patience of their own.
-fn far() -> Instant {
-    Instant::now() + Duration::from_hours(1)
+/// Makes a directory.
+fn made(directory: &Path) -> Result<&Path> {
+    std::fs::create_dir_all(directory)?;
+    Ok(directory)
 }

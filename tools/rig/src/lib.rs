@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accounts;
+pub mod after;
 pub mod blackout;
 pub mod body;
 pub mod broker;

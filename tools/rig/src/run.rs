@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 
 pub use self::tally::{Round, Tally};
 pub use self::verdict::{Failure, Verdict};
-use crate::blackout::Blackout;
+use crate::blackout::{Blackout, Times};
 use crate::broker;
 use crate::injuries::Injury;
 use crate::place::mount_in;
@@ -42,6 +42,10 @@ pub struct Options {
     /// The verdict as one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Only what works on DIR itself: no file system of the rig's own, no power cuts in memory.
+    /// For those who mean to pull the plug.
+    #[arg(long)]
+    pub plain: bool,
     /// Where the process outside has made place for this one.
     #[arg(long, hide = true)]
     pub inside: Option<PathBuf>,
@@ -74,7 +78,10 @@ pub fn run(options: &Options) -> Result<Verdict> {
     let seed = options.seed.unwrap_or_else(any_seed);
     tell(&format!("seed {seed}, {} on {}", program.display(), options.data_dir.display()));
     let mut verdict = Verdict::new(seed);
-    let place = options.inside.clone();
+    let place = options.inside.clone().filter(|_| !options.plain);
+    if options.plain {
+        verdict.leave_out("kills at steps, faults of the disk, power cuts: --plain");
+    }
     if let Some(reason) = &options.left_out {
         verdict.leave_out(&format!("kills at steps, faults of the disk, power cuts: {reason}"));
     }
@@ -176,9 +183,9 @@ impl Course {
 
     fn cut_power(&mut self, blackout: &mut Blackout, home: &Path) -> Result<Option<Failure>> {
         self.tally.begin_round("power cuts");
-        let until = self.until();
+        let times = Times { until: self.until(), deadline: self.end + GRACE };
         let (random, tally) = (&mut self.random, &mut self.tally);
-        let loss = blackout.run(&self.program, home, until, random, tally)?;
+        let loss = blackout.run(&self.program, home, times, random, tally)?;
         self.tally.end_recording();
         self.show_progress();
         let Some(loss) = loss else {

@@ -71,7 +71,7 @@ fn dropped_syncs_show() -> Result<(), Failed> {
 fn lying_disk() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let directory = folder.path().join("d");
-    let output = rig(&directory, &broker(), &["--minutes=0.3", "--drop-flushes", "--seed=1"]);
+    let output = rig(&directory, &broker(), &["--minutes=1", "--drop-flushes", "--seed=1"]);
     let found = said(&output);
     let good = output.status.code() == Some(1) && found.contains("BROKEN: power cut at event");
     if !good {

@@ -6,8 +6,10 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use support::{broker, rig, said};
+use support::{RIG, broker, rig, said};
 use tempfile::TempDir;
 
 /// A program in front of the broker, which is `$BROKER`; its data directory is `$DATA`.
@@ -49,7 +51,7 @@ fn a_good_broker_has_a_clean_verdict() {
     let last = String::from_utf8_lossy(&output.stdout).lines().last().unwrap().to_owned();
     let verdict: serde_json::Value = serde_json::from_str(&last).unwrap();
     assert_eq!(verdict["clean"], true);
-    for count in ["rounds", "kills", "acknowledged", "received", "starts"] {
+    for count in ["rounds", "acknowledged", "received", "starts"] {
         assert!(verdict[count].as_u64().unwrap() > 0, "{count}: {last}");
     }
 }
@@ -61,6 +63,50 @@ fn a_directory_with_something_in_it_is_left_alone() {
     let output = rig(folder.path(), &broker(), &["--minutes=0.1"]);
     assert!(!output.status.success() && said(&output).contains("something in it"));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// A run that is killed, as a loss of power would end it, and what is said about it afterwards.
+#[test]
+fn a_run_that_was_cut_off_is_held_to_its_accounts() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("d");
+    let mut run = Command::new(RIG)
+        .arg("--data-dir")
+        .arg(&directory)
+        .arg("--broker")
+        .arg(broker())
+        .args(["--minutes=5", "--plain"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let accounts = directory.join("1/accounts");
+    let patience = Instant::now() + Duration::from_mins(1);
+    // Nothing tells when enough was acknowledged.
+    while !std::fs::read_to_string(&accounts).is_ok_and(|text| text.matches("acked").count() > 200)
+    {
+        assert!(Instant::now() < patience, "nothing is acknowledged");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let after = |expected: i32, word: &str| {
+        let mut command = Command::new(RIG);
+        command.arg("after-power-loss").arg(&directory).arg("--broker").arg(broker());
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let said = said(&output);
+        assert!(output.status.code() == Some(expected) && said.contains(word), "{said}");
+    };
+    after(0, "clean: ");
+    after(0, "clean: ");
+    // An acknowledgement that the broker has never given.
+    let text = std::fs::read_to_string(&accounts).unwrap();
+    let whole = &text[..=text.rfind('\n').unwrap()];
+    std::fs::write(
+        &accounts,
+        format!("{whole}sent 0 9999999 1\nacked 0 9999999\ndone 0 9999999\n"),
+    )
+    .unwrap();
+    after(1, "BROKEN: nothing lost");
 }
 
 #[test]

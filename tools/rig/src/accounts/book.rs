@@ -3,10 +3,10 @@
 //! Owns: that order. Does not know: what entries mean.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::{Accounts, Entry};
 
@@ -33,6 +33,18 @@ impl Book {
         let file = File::create_new(path).with_context(|| format!("making {}", path.display()))?;
         let directory = path.parent().context("a book lies in a directory")?;
         File::open(directory)?.sync_all()?;
+        Ok(Self { file: Some(file), ..Self::trial(accounts) })
+    }
+
+    /// A book that was left in the middle. What was not written to its end counts for nothing, and
+    /// is cut off.
+    pub fn reopen(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+        let (accounts, whole) = sum(&bytes).with_context(|| path.display().to_string())?;
+        let mut file = File::options().write(true).open(path)?;
+        file.set_len(whole)?;
+        file.seek(SeekFrom::End(0))?;
+        file.sync_all()?;
         Ok(Self { file: Some(file), ..Self::trial(accounts) })
     }
 
@@ -86,6 +98,22 @@ impl Book {
     }
 }
 
+/// The sum of the entries, and how many bytes they take: up to the first one that is none, if no
+/// other comes behind it.
+fn sum(bytes: &[u8]) -> Result<(Accounts, u64)> {
+    let mut accounts = Accounts::default();
+    let mut taken = 0;
+    let entry = |line: &[u8]| std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?.parse().ok();
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    for line in lines.by_ref() {
+        let Some(entry) = entry(line) else { break };
+        accounts.apply(&entry);
+        taken += line.len() as u64;
+    }
+    ensure!(lines.all(|line| entry(line).is_none()), "no entry at byte {taken}, but behind it");
+    Ok((accounts, taken))
+}
+
 impl std::fmt::Debug for Book {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Book").field("accounts", &self.accounts).finish_non_exhaustive()
@@ -95,6 +123,25 @@ impl std::fmt::Debug for Book {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_that_were_not_written_to_their_end_count_for_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("accounts");
+        let acknowledged = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let mut book = Book::reopen(&path).ok()?;
+            book.enter(Entry::Acked { by: 0, seq: 9 });
+            book.sync().unwrap();
+            assert!(std::fs::read_to_string(&path).unwrap().ends_with("\nacked 0 9\n"));
+            assert_eq!(Book::reopen(&path).unwrap().accounts().acknowledged(), 2);
+            Some(book.accounts().acknowledged())
+        };
+        assert_eq!(acknowledged("acked 0 1\n"), Some(2));
+        assert_eq!(acknowledged("acked 0 1\nacked 0 2"), Some(2));
+        assert_eq!(acknowledged("acked 0 1\n\0\0\0\n\0\n"), Some(2));
+        assert_eq!(acknowledged("acked 0 1\nnonsense\nacked 0 2\n"), None);
+    }
 
     #[test]
     fn the_file_holds_what_was_synced_and_its_sum_is_the_accounts() {

@@ -16,7 +16,7 @@ use clap::{Parser, Subcommand};
 use zzq_rig::place::Place;
 use zzq_rig::power_cut::{self, Plan, Stand};
 use zzq_rig::sealed::{self, CANNOT};
-use zzq_rig::{recovery, run, workload};
+use zzq_rig::{after, broker, recovery, run, workload};
 
 /// Does this disk keep its word with this broker? Injures a `zzq_broker` that works on DIR, in
 /// rounds, and holds it to every acknowledgement that it gave. The last line of stdout is the
@@ -43,6 +43,15 @@ enum What {
         /// Where the process outside has made place for this one.
         #[arg(long, hide = true)]
         inside: Option<PathBuf>,
+    },
+    /// Holds what a run has left in DIR that was cut off, by a loss of power for instance, to its
+    /// accounts.
+    AfterPowerLoss {
+        /// The run's --data-dir.
+        directory: PathBuf,
+        /// The broker [default: the `zzq_broker` beside this program].
+        #[arg(long, value_name = "PATH")]
+        broker: Option<PathBuf>,
     },
     /// One life of the workload on a log.
     #[command(hide = true)]
@@ -77,6 +86,7 @@ fn carry_out(what: What) -> Result<ExitCode> {
             Ok(()) => outside(),
             Err(reason) => Ok(skip(&reason)),
         },
+        What::AfterPowerLoss { directory, broker } => look_back(&directory, broker),
         What::Workload { directory, life } => live(&directory, &life),
         What::Recover { device, directory } => recover(&device, &directory),
     }
@@ -136,6 +146,22 @@ fn inside(place: &Path, plan: &Plan, probe: bool) -> Result<ExitCode> {
     }
     writeln!(out, "{report}")?;
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn look_back(directory: &Path, broker: Option<PathBuf>) -> Result<ExitCode> {
+    let program = broker.map_or_else(broker::beside, Ok)?;
+    let after::Found { acknowledged, data, broken } = after::check(directory, &program)?;
+    let mut out = io::stdout();
+    for broken in &broken {
+        writeln!(out, "BROKEN: {broken}")?;
+    }
+    let (word, code) = if broken.is_empty() {
+        ("clean", ExitCode::SUCCESS)
+    } else {
+        ("BROKEN", ExitCode::FAILURE)
+    };
+    writeln!(out, "{word}: {acknowledged} acknowledged, {}", data.display())?;
+    Ok(code)
 }
 
 fn live(directory: &Path, life: &workload::Life) -> Result<ExitCode> {
