@@ -87,6 +87,7 @@ impl Scene {
             one_of("--deliver", &["early", "committed"]),
             one_of("--log", &["all", "everything", "needed"]),
             one_of("--segment-size", &["1MiB", "1MiB", "4MiB"]),
+            one_of("--snapshot-every", &["256KiB", "1MiB", "64MiB"]),
         ];
         arguments.extend(random.one_in(4).then(|| "--log-thread".to_owned()));
         self.launch.arguments = arguments;

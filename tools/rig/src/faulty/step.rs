@@ -45,6 +45,8 @@ pub enum Kind {
     Meta,
     Spare,
     Segment,
+    Image,
+    Cold,
     Other,
 }
 
@@ -57,7 +59,11 @@ impl Kind {
             _ if name == META_NAME || name == "meta.new" => Self::Meta,
             _ if name.starts_with("spare-") => Self::Spare,
             _ if segment_number(name).is_some() => Self::Segment,
-            _ => Self::Other,
+            _ => match name.rsplit_once('.') {
+                Some((_, "image") | ("image", "new")) => Self::Image,
+                Some((_, "cold") | ("cold", "new")) => Self::Cold,
+                _ => Self::Other,
+            },
         }
     }
 }
@@ -85,6 +91,8 @@ impl fmt::Display for Step {
             Kind::Meta => "meta",
             Kind::Spare => "spare",
             Kind::Segment => "segment",
+            Kind::Image => "image",
+            Kind::Cold => "cold file",
             Kind::Other => "other",
         };
         write!(out, "{op} {file}")
@@ -104,7 +112,10 @@ mod tests {
             ("meta.new", Kind::Meta),
             ("spare-3", Kind::Spare),
             ("00000000000000000017.log", Kind::Segment),
-            ("image-4", Kind::Other),
+            ("00000000000000000003.image", Kind::Image),
+            ("image.new", Kind::Image),
+            ("00000000000000000005.cold", Kind::Cold),
+            ("notes", Kind::Other),
         ];
         for (name, kind) in kinds {
             assert_eq!(Kind::of(name), kind, "{name}");

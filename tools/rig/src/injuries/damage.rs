@@ -19,6 +19,7 @@ use zzq_wal::{Lsn, segment_name};
 use super::with_away;
 use crate::accounts::Book;
 use crate::broker::Start;
+use crate::faulty::Kind;
 use crate::random::Random;
 use crate::run::Tally;
 use crate::scene::Scene;
@@ -26,6 +27,8 @@ use crate::scene::Scene;
 /// How a broker ends on a damaged store.
 const DAMAGED: i32 = 65;
 const BLOCK: u64 = 4096;
+/// An image that was not finished: it means nothing.
+const UNFINISHED: &str = "image.new";
 /// At most two groups are under way: with so many behind it, a group is durable.
 const BEHIND: usize = 3;
 
@@ -46,6 +49,8 @@ enum Change {
     Header(String),
     /// One of the two pages of `meta`.
     Meta,
+    /// A bit of an image: the one before is as good.
+    Image(String),
     /// The first half of a group stands once more behind the last one.
     Remains(Group),
 }
@@ -53,9 +58,9 @@ enum Change {
 pub(super) fn damage(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
     scene.kill_after(Duration::from_micros(1000 + random.below(100_000)))?;
     tally.kills += 1;
-    let groups = groups(&scene.data)?;
+    let (groups, images) = (groups(&scene.data)?, images(&scene.data)?);
     for _ in 0..3 {
-        if let Some(change) = choose(&groups, random) {
+        if let Some(change) = choose(&groups, &images, random) {
             let copy = scene.home.join("damaged");
             copy_directory(&scene.data, &copy)?;
             let is_good = try_change(&change, &copy, scene, random, tally)?;
@@ -68,7 +73,15 @@ pub(super) fn damage(scene: &mut Scene, random: &mut Random, tally: &mut Tally) 
     scene.recover(with_away(random), tally)
 }
 
-fn choose(groups: &[Group], random: &mut Random) -> Option<Change> {
+/// What an image covers is looked at when somebody needs it, so a start need not refuse it.
+fn choose(groups: &[Group], images: &[String], random: &mut Random) -> Option<Change> {
+    if !images.is_empty() {
+        return Some(match random.below(3) {
+            0 => Change::Meta,
+            1 => Change::Remains(groups.last()?.clone()),
+            _ => Change::Image(images[random.index(images.len())].clone()),
+        });
+    }
     let durable = &groups[..groups.len().saturating_sub(BEHIND)];
     let any = durable.get(random.index(durable.len().max(1)))?.clone();
     Some(match random.below(6) {
@@ -99,6 +112,12 @@ fn try_change(
         }
         Change::Meta => {
             flip(&copy.join(zzq_wal::META_NAME), random.below(2 * BLOCK), random)?;
+            must_serve(copy, change, scene, tally)
+        }
+        Change::Image(name) => {
+            let path = copy.join(name);
+            let len = path.metadata()?.len();
+            flip(&path, random.below(len), random)?;
             must_serve(copy, change, scene, tally)
         }
         Change::Remains(group) => {
@@ -164,6 +183,18 @@ fn groups(data: &Path) -> Result<Vec<Group>> {
         ControlFlow::Continue(())
     })?;
     Ok(groups)
+}
+
+fn images(data: &Path) -> Result<Vec<String>> {
+    let mut images = Vec::new();
+    for entry in std::fs::read_dir(data)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if Kind::of(&name) == Kind::Image && name != UNFINISHED {
+            images.push(name);
+        }
+    }
+    images.sort();
+    Ok(images)
 }
 
 fn flip(path: &Path, at: u64, random: &mut Random) -> Result<()> {
