@@ -11,9 +11,9 @@
 
 use std::collections::VecDeque;
 
-use zzq_codec::Packet;
+use zzq_codec::{Delivery, Packet, Publish};
 use zzq_lanes::ConnId;
-use zzq_types::ReasonCode;
+use zzq_types::{PacketId, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::hold::HOLD;
@@ -25,8 +25,8 @@ const STEPS: usize = 256;
 /// What one connection has set aside.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Encoded, as they came.
-    packets: VecDeque<Box<[u8]>>,
+    /// Encoded, as they came, with their identifiers.
+    packets: VecDeque<(Option<PacketId>, Box<[u8]>)>,
     bytes: usize,
     stage: Stage,
 }
@@ -78,17 +78,29 @@ impl Holding {
 }
 
 impl<D: Disk> Shell<D> {
-    /// Whether this publish waits for those before it.
+    /// Whether this publish waits for those before it. A repeat of one at QoS 2 that was taken does
+    /// not: its PUBREL, which nothing holds, would make it another message.
     pub(super) fn is_behind_held(&self, conn: ConnId, packet: &Packet<'_>) -> bool {
-        matches!(packet, Packet::Publish(_))
-            && self
-                .links
-                .get(conn)
-                .is_some_and(|link| !link.held.is_empty() || link.held.stage == Stage::Sheds)
+        let Packet::Publish(publish) = packet else { return false };
+        let Some(link) = self.links.get(conn) else { return false };
+        if link.held.is_empty() && link.held.stage != Stage::Sheds {
+            return false;
+        }
+        match (publish.delivery, link.session) {
+            (Delivery::ExactlyOnce(id), Some(session)) => !self.is_open(session, id),
+            _ => true,
+        }
     }
 
-    /// Sets a publish aside.
-    pub(super) fn set_aside(&mut self, io: &mut Io<'_, D>, conn: ConnId, packet: &[u8]) -> Flow {
+    /// Sets a publish aside, unless it repeats one that is: one answer is enough for both.
+    pub(super) fn set_aside(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        publish: &Publish<'_>,
+        packet: &[u8],
+    ) -> Flow {
+        let id = publish.delivery.packet_id();
         if self.journal.is_read_only() {
             // Nothing will empty a queue.
             return self.refuse(io, conn, ReasonCode::UnspecifiedError, "the log is read-only");
@@ -98,6 +110,9 @@ impl<D: Disk> Shell<D> {
         let held = &mut link.held;
         if held.stage == Stage::Sheds {
             self.counts.shed += 1;
+            return Flow::Next;
+        }
+        if publish.dup && held.packets.iter().any(|(held, _)| *held == id) {
             return Flow::Next;
         }
         let fits = held.is_empty() || held.bytes + packet.len() <= most;
@@ -111,7 +126,7 @@ impl<D: Disk> Shell<D> {
             tracing::info!(peer = %link.peer, client = %link.client, "held: a queue is full");
             self.holding.conns.push_back(conn);
         }
-        held.packets.push_back(packet.into());
+        held.packets.push_back((id, packet.into()));
         held.bytes += packet.len();
         self.holding.bytes += packet.len();
         Flow::Next
@@ -153,14 +168,14 @@ impl<D: Disk> Shell<D> {
     fn go_on_held_of(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> bool {
         loop {
             let Some(link) = self.links.up_mut(conn) else { return false };
-            let Some(packet) = link.held.packets.pop_front() else { break };
+            let Some((id, packet)) = link.held.packets.pop_front() else { break };
             let publish = link.decoder.decode(&packet);
             assert!(matches!(publish, Ok(Some((Packet::Publish(_), _)))), "it was decoded before");
             let Ok(Some((Packet::Publish(publish), _))) = publish else { continue };
             let flow = self.publish(io, conn, &publish);
             let Some(link) = self.links.up_mut(conn) else { return false };
             if matches!(flow, Flow::Again | Flow::Hold) {
-                link.held.packets.push_front(packet);
+                link.held.packets.push_front((id, packet));
                 self.holding.wants_log |= flow == Flow::Again;
                 return true;
             }

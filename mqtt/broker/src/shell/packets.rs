@@ -49,8 +49,10 @@ impl<D: Disk> Shell<D> {
             if !self.is_behind_held(conn, &packet) {
                 flow = self.packet(io, conn, &packet);
             }
-            if flow == Flow::Hold {
-                flow = self.set_aside(io, conn, &rest[..size]);
+            if flow == Flow::Hold
+                && let Packet::Publish(publish) = &packet
+            {
+                flow = self.set_aside(io, conn, publish, &rest[..size]);
             }
             match flow {
                 Flow::Next | Flow::Hold => {}

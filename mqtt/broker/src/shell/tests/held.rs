@@ -272,3 +272,32 @@ fn what_is_held_goes_with_its_connection() {
         }
     }
 }
+
+/// Found by the simulator: a client that sends again on the same connection had its repeat held
+/// behind, while the first copy was taken and released. Then the repeat was another message.
+#[test]
+fn a_repeat_of_a_message_at_qos_2_that_is_held_is_no_other_message() {
+    //= MQTT311-4.3.3-2
+    each_world(|mut world, what| {
+        full(&mut world, "away", "t");
+        let mut reader = world.guest("reader");
+        world.subscribe(&mut reader, "other", ExactlyOnce);
+        let mut publisher = world.member("publisher");
+        let first = Line::new("other", "taken", ExactlyOnce, 1);
+        publisher.publish(first);
+        publisher.publish(Line::new("t", "first", AtLeastOnce, 2));
+        publisher.publish(Line::new("other", "held", ExactlyOnce, 3));
+        publisher.publish(first.again());
+        publisher.publish(Line::new("t", "first", AtLeastOnce, 2).again());
+        publisher.publish(Line::new("other", "held", ExactlyOnce, 3).again());
+        let got = drain(&mut world, &mut [&mut publisher, &mut reader]);
+        assert!(got[0].contains(&"PUBCOMP 1".into()), "{what}: {got:?}");
+        let mut away = world.call(&Hello::member("away"));
+        let later = drain(&mut world, &mut [&mut publisher, &mut reader, &mut away]);
+        let all = [got[1].clone(), later[1].clone(), later[2].clone()].concat();
+        for text in ["=taken", "=held", "=first"] {
+            let count = all.iter().filter(|line| line.contains(text)).count();
+            assert_eq!(count, 1, "{what}, {text}: {all:?}");
+        }
+    });
+}
