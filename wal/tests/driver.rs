@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::*;
 use zzq_wal::disk::{Completion, Disk, Write};
 use zzq_wal::sim_disk::{Fault, Op, SimDisk, SimFile};
-use zzq_wal::{Handed, Log, Lsn, Options, Producer, Status, Wake};
+use zzq_wal::{Commits, Handed, Log, Lsn, Options, Producer, Status, Wake};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -199,6 +199,45 @@ fn it_ends_though_what_waits_cannot_be_written() {
     drop(driver);
     assert_eq!(log.appended(), Lsn::new(1));
     assert!(rings.recv_timeout(LONG).is_ok(), "the lanes are called to lead again");
+}
+
+/// A new leader's term takes back what is in flight; the thread drives on in that term.
+#[test]
+fn a_truncation_runs_under_it() {
+    let disk = SimDisk::new();
+    let options = Options { commits: Commits::ByCaller, ..small(1) };
+    let (log, _, _) = open(disk.clone(), options).unwrap();
+    let helper = log.spawn_helper().unwrap();
+    let driver = log.spawn_driver(|| 1000).unwrap();
+    let (mut one, rings) = lane(&log);
+    for n in 1..=3_u8 {
+        let handed = stage(&mut one, &[n]).unwrap();
+        one.drive(1000);
+        wait(&one, &rings, handed);
+    }
+    disk.hold();
+    stage(&mut one, b"in flight").unwrap();
+    one.drive(1000);
+    while disk.in_flight().is_empty() {
+        std::thread::yield_now();
+    }
+    log.truncate(Lsn::new(2), 1).unwrap();
+    assert!(log.is_truncating());
+    disk.release_all();
+    while !one.is_ended() {
+        rings.recv_timeout(LONG).unwrap();
+    }
+    while log.is_truncating() {
+        std::thread::yield_now();
+    }
+    assert_eq!((log.durable(), log.appended()), (Lsn::new(2), Lsn::new(2)));
+    let (mut two, rings) = lane(&log);
+    let handed = stage(&mut two, b"of the new term").unwrap();
+    two.drive(1000);
+    wait(&two, &rings, handed);
+    drop((driver, helper));
+    let seen = open(disk.restart(), small(2)).unwrap().2;
+    assert_eq!(bodies(&seen), [&[1_u8][..], &[2], b"of the new term"]);
 }
 
 #[test]
