@@ -2,15 +2,34 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::disk::{BLOCK, Write};
-use crate::io::{IoBuffer, OpenFile};
+use crate::disk::{BLOCK, Completion, Write};
+use crate::io::{IoBuffer, OpenFile, event};
+
+/// Longer than any write takes.
+pub(super) const LONG: Duration = Duration::from_secs(30);
 
 /// A block of one byte.
 fn block(byte: u8) -> IoBuffer {
     let mut buffer = IoBuffer::with_blocks(1);
     buffer.fill(byte);
     buffer
+}
+
+/// Takes completions until `count` are there, waiting for the event in between.
+pub(super) fn reap(
+    event: &OwnedFd,
+    count: usize,
+    take: impl Fn(&mut Vec<Completion>),
+) -> Vec<Completion> {
+    let mut completions = Vec::new();
+    while completions.len() < count {
+        assert!(event::wait(event, LONG).unwrap());
+        event::drain(event);
+        take(&mut completions);
+    }
+    completions
 }
 
 /// A durable write of block `at`, which is its token, too.

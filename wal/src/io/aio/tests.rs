@@ -3,15 +3,12 @@
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
 
 use super::*;
 use crate::disk::{BLOCK, DiskFile};
 use crate::io::directory::Directory;
-use crate::io::samples::write;
+use crate::io::samples::{self, LONG, write};
 use crate::io::{IoBuffer, event};
-
-const LONG: Duration = Duration::from_secs(30);
 
 struct Fixture {
     file: OpenFile,
@@ -25,15 +22,8 @@ fn fixture(blocks: u64) -> Fixture {
     Fixture { file, _directory: directory }
 }
 
-/// Reaps until `count` completions are there, waiting for the event in between.
 fn reap(aio: &Aio, event: &OwnedFd, count: usize) -> Vec<Completion> {
-    let mut completions = Vec::new();
-    while completions.len() < count {
-        assert!(event::wait(event, LONG).unwrap());
-        event::drain(event);
-        aio.reap(&mut completions);
-    }
-    completions
+    samples::reap(event, count, |completions| aio.reap(completions))
 }
 
 #[test]

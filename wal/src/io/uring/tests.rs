@@ -3,15 +3,13 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::*;
 use crate::disk::{BLOCK, DiskFile};
 use crate::io::confined::{Refused, refuse};
 use crate::io::directory::Directory;
-use crate::io::samples::write;
-
-const LONG: Duration = Duration::from_secs(30);
+use crate::io::samples::{self, LONG, write};
 
 struct Fixture {
     uring: Uring,
@@ -35,13 +33,7 @@ fn fixture(issuers: Issuers, depth: usize, blocks: u64) -> Option<Fixture> {
 }
 
 fn reap(uring: &Uring, event: &OwnedFd, count: usize) -> Vec<Completion> {
-    let mut completions = Vec::new();
-    while completions.len() < count {
-        assert!(event::wait(event, LONG).unwrap());
-        event::drain(event);
-        uring.reap(&mut completions);
-    }
-    completions
+    samples::reap(event, count, |completions| uring.reap(completions))
 }
 
 fn read(file: &OpenFile, at: u64) -> u8 {
