@@ -25,9 +25,7 @@ impl Mark {
         let before = self.0.swap(to, Ordering::AcqRel);
         assert!(before <= to, "a mark never goes back");
     }
-}
 
-impl Mark {
     /// What it counted is no more: everybody who waited for it has been ended.
     pub(crate) fn lower(&self, to: u64) {
         self.0.store(to, Ordering::SeqCst);
