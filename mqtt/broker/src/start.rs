@@ -230,13 +230,20 @@ fn start_error(path: &Path, error: &zzq_wal::OpenError) -> StartError {
 }
 
 fn load_error(path: &Path, error: &LoadError) -> StartError {
-    use zzq_snapshot::ShelfError as S;
+    use std::io::ErrorKind;
+
+    use zzq_snapshot::{ReadError, ShelfError as S};
+
     let (path, reason) = (path.to_path_buf(), error.to_string());
     match error {
+        LoadError::Facts(error) => start_error(&path, error),
         LoadError::Shelf(S::Version(_)) | LoadError::Contents { .. } => {
             StartError::Config(format!("--data-dir {}: {error}", path.display()))
         }
         LoadError::Shelf(S::Disk { .. } | S::Stopped) => StartError::Store { path, reason },
+        LoadError::Read(ReadError::Disk { error, .. }) if error.kind() != ErrorKind::NotFound => {
+            StartError::Store { path, reason }
+        }
         LoadError::Read(_) | LoadError::State { .. } => StartError::Damaged { path, reason },
     }
 }

@@ -1,5 +1,7 @@
 //! A start: the newest good image becomes the states of lanes.
 
+use std::io::ErrorKind;
+
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use zzq_engine::image::{ImageError, Loader};
@@ -9,7 +11,8 @@ use zzq_snapshot::{
 };
 use zzq_types::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};
-use zzq_wal::read_facts;
+use zzq_wal::format::meta::Facts;
+use zzq_wal::{OpenError, read_facts};
 
 use super::{CONTENTS, Past, section_of};
 use crate::shell::HeldWill;
@@ -17,6 +20,9 @@ use crate::shell::HeldWill;
 /// Why no state comes of an image.
 #[derive(Debug, Error)]
 pub(crate) enum LoadError {
+    /// `meta` could not be read: not even whose images these are is known.
+    #[error(transparent)]
+    Facts(OpenError),
     /// The images could not be looked at.
     #[error(transparent)]
     Shelf(#[from] ShelfError),
@@ -58,8 +64,7 @@ pub(crate) fn load<D: Disk>(
     disk: &D,
     mut states: Vec<State>,
 ) -> Result<Loaded<D::File>, LoadError> {
-    // Where `meta` cannot be read, opening the log says why.
-    let facts = read_facts(disk).ok();
+    let facts = facts(disk)?;
     let mark = facts.as_ref().filter(|facts| facts.snapshot_number > 0);
     let mark = mark.map(|facts| Mark { number: facts.snapshot_number, lsn: facts.snapshot });
     let identity = facts.map(|facts| facts.identity).unwrap_or_default();
@@ -79,6 +84,16 @@ pub(crate) fn load<D: Disk>(
     }
     let known = mark.map_or(covered, |mark| covered.max(Lsn::new(mark.lsn.get())));
     Ok(Loaded { shelf, cold, states, covered, known })
+}
+
+/// What `meta` says. Where it is not there, or no good one, opening the log says what that means.
+fn facts<D: Disk>(disk: &D) -> Result<Option<Facts>, LoadError> {
+    match read_facts(disk) {
+        Ok(facts) => Ok(Some(facts)),
+        Err(OpenError::Disk { error, .. }) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error @ OpenError::Disk { .. }) => Err(LoadError::Facts(error)),
+        Err(_) => Ok(None),
+    }
 }
 
 fn read<F: DiskFile>(image: &Volume<F>, states: &[State]) -> Result<Vec<State>, LoadError> {
@@ -124,4 +139,30 @@ pub(crate) fn read_wills<D: Disk>(
         wills.insert(lsn, will);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use zzq_engine::Shard;
+    use zzq_wal::sim_disk::{Fault, Op, SimDisk};
+    use zzq_wal::{Log, Options};
+
+    use super::*;
+
+    fn load_from(disk: &SimDisk) -> Result<Loaded<<SimDisk as Disk>::File>, LoadError> {
+        load(disk, vec![State::new(Shard::WHOLE)])
+    }
+
+    /// Found by the simulator: images were taken for those of another log, and the store for
+    /// damaged.
+    #[test]
+    fn a_meta_that_cannot_be_read_is_the_disks_fault_and_says_nothing_of_images() {
+        let disk = SimDisk::new();
+        assert!(load_from(&disk).is_ok(), "there is no log yet");
+        let options = Options::from_os().unwrap();
+        drop(Log::open(disk.clone(), options, 1, &mut |_| Ok(())).unwrap());
+        disk.fail(Op::Read, 1, Fault::Fail(ErrorKind::Other));
+        assert!(matches!(load_from(&disk), Err(LoadError::Facts(OpenError::Disk { .. }))));
+        assert!(load_from(&disk).is_ok());
+    }
 }
