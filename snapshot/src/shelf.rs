@@ -53,6 +53,9 @@ pub enum What {
     Damaged(Damage),
     /// The disk does not give its bytes.
     Unreadable(ReadError),
+    /// It needs a file that is not there. So may an image be that was removed and is back, since a
+    /// loss of power can take back a removal whose sync had failed.
+    Lacks(String),
 }
 
 impl fmt::Display for Verdict {
@@ -63,6 +66,7 @@ impl fmt::Display for Verdict {
             What::OtherLog => write!(f, "{file} is an image of another log"),
             What::Damaged(damage) => damage.fmt(f),
             What::Unreadable(error) => error.fmt(f),
+            What::Lacks(needed) => write!(f, "{file} needs {needed}, which is not there"),
         }
     }
 }
@@ -137,6 +141,26 @@ impl<F: DiskFile> Shelf<F> {
             }
         }
         Ok((shelf, verdicts))
+    }
+
+    /// Sets images aside that need a cold file which is not there; they go with the next
+    /// [`retire`](Self::retire).
+    pub fn set_aside<D: Disk<File = F>>(&mut self, disk: &D) -> Result<Vec<Verdict>, ShelfError> {
+        let failed = |error| ShelfError::Disk { step: "listing the directory", error };
+        let list = disk.list().map_err(failed)?;
+        let is_there =
+            |number| list.iter().any(|(name, _)| Kind::Cold.number(name) == Some(number));
+        let mut verdicts = Vec::new();
+        self.kept.retain(|kept| {
+            let mut cold = kept.needs.iter().filter(|need| need.kind == NeededKind::Cold);
+            let Some(lacked) = cold.find(|need| !is_there(need.number)) else { return true };
+            let file = kept.volume.name().to_owned();
+            self.surplus.push(file.clone());
+            let what = What::Lacks(Kind::Cold.name(lacked.number));
+            verdicts.push(Verdict { file, what });
+            false
+        });
+        Ok(verdicts)
     }
 
     /// The newest good image.

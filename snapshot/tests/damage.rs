@@ -5,7 +5,9 @@
 mod common;
 
 use common::*;
-use zzq_snapshot::{Damage, Kind, ReadError, Shelf, Volume, What, at_full_speed, image_name};
+use zzq_snapshot::{
+    Damage, Kind, NeededKind, ReadError, Shelf, Volume, What, at_full_speed, cold_name, image_name,
+};
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::{Fault, Op, SimDisk, SimFile};
 
@@ -195,4 +197,23 @@ fn what_meta_names_and_is_not_there_is_said() {
     let stranger = zzq_wal::format::segment::Identity { log: [9; 16], ..IDENTITY };
     let (shelf, verdicts) = Shelf::open(&disk, &stranger, None, at_full_speed()).unwrap();
     assert!(shelf.newest().is_none() && matches!(verdicts[0].what, What::OtherLog));
+}
+
+#[test]
+fn an_image_whose_cold_file_is_gone_is_set_aside_and_goes() {
+    let disk = SimDisk::new();
+    write(&disk, heading(1, 50), &content(6, 50), SHORT).unwrap();
+    write(&disk, heading(2, 60), &content(7, 50), SHORT).unwrap();
+    let lacked = needs().into_iter().find(|need| need.kind == NeededKind::Cold).unwrap();
+    let (mut shelf, _) = Shelf::open(&disk, &IDENTITY, None, at_full_speed()).unwrap();
+    assert_eq!(shelf.images().count(), 2);
+    let verdicts = shelf.set_aside(&disk).unwrap();
+    let name = cold_name(lacked.number);
+    assert_eq!(
+        verdicts[1].to_string(),
+        format!("{} needs {name}, which is not there", image_name(2))
+    );
+    assert!(shelf.newest().is_none());
+    shelf.retire(&disk).unwrap();
+    assert!(disk.list().unwrap().is_empty());
 }

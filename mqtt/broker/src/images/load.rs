@@ -68,7 +68,8 @@ pub(crate) fn load<D: Disk>(
     let mark = facts.as_ref().filter(|facts| facts.snapshot_number > 0);
     let mark = mark.map(|facts| Mark { number: facts.snapshot_number, lsn: facts.snapshot });
     let identity = facts.map(|facts| facts.identity).unwrap_or_default();
-    let (shelf, verdicts) = Shelf::open(disk, &identity, mark, at_full_speed())?;
+    let (mut shelf, mut verdicts) = Shelf::open(disk, &identity, mark, at_full_speed())?;
+    verdicts.extend(shelf.set_aside(disk)?);
     for verdict in &verdicts {
         tracing::error!(image = verdict.file, "not a good image: {verdict}");
     }
