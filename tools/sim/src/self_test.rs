@@ -41,7 +41,6 @@ bugs! {
     "lose-a-receipt" breaks "exactly_once": broker ReceiptLost,
     "pubrel-ungated" breaks "exactly_once": broker PubrelUngated,
     "identifier-at-send" breaks "exactly_once": broker IdentifierAtSend,
-    "identifier-reused-after-crash" breaks "protocol": engine IdentifierReused,
     "repeat-answered-at-once" breaks "delivered": broker RepeatAnsweredAtOnce,
     "early-at-qos-0" breaks "exactly_once": broker EarlyAtQos0,
     "overlay-off" breaks "exactly_once": engine OverlayOff,
