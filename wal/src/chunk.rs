@@ -4,6 +4,10 @@
 //! Does not know: LSNs, groups, rings.
 
 use crate::format::record::{self, Flags, HEADER_LEN, Record};
+use crate::format::{Checksum, checksum};
+
+/// Of as many bytes, a checksum is worth being made by their producer.
+const LONG: usize = 16 * 1024;
 
 /// Which part of a big record a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,9 @@ pub(crate) enum Part {
 pub(crate) struct Chunk {
     /// Records with headers, as they go to disk.
     pub(crate) bytes: Vec<u8>,
+    /// Of `bytes`, if they are many: whoever packs them need not read them for that, in the time
+    /// of all, and out of another processor's cache.
+    checksum: Option<u32>,
     /// Lanes concerned, for each record that takes an LSN.
     pub(crate) lanes: Vec<u64>,
     /// All of `lanes`.
@@ -45,6 +52,7 @@ impl Chunk {
     pub(crate) fn new(producer: u16) -> Self {
         Self {
             bytes: Vec::new(),
+            checksum: None,
             lanes: Vec::new(),
             lanes_all: 0,
             whole: Vec::new(),
@@ -60,6 +68,7 @@ impl Chunk {
     pub(crate) fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep);
+        self.checksum = None;
         self.lanes.clear();
         self.lanes.shrink_to(keep);
         self.lanes_all = 0;
@@ -95,9 +104,9 @@ impl Chunk {
         start
     }
 
-    /// Finishes the record that begins at `start`.
+    /// Finishes the record that begins at `start`, but for its checksum.
     pub(crate) fn finish(&mut self, start: usize, kind: u8, flags: Flags, lanes: u64) {
-        record::seal(&mut self.bytes[start..], kind, flags, 0);
+        record::put_header(&mut self.bytes[start..], kind, flags, 0);
         self.count(flags, lanes);
     }
 
@@ -106,7 +115,7 @@ impl Chunk {
         assert!(self.is_empty(), "a part has a chunk of its own");
         self.bytes.extend_from_slice(&[0; HEADER_LEN]);
         self.bytes.extend_from_slice(body);
-        record::seal(&mut self.bytes, kind, flags, self.producer);
+        record::put_header(&mut self.bytes, kind, flags, self.producer);
         self.part = match (flags.has(Flags::CONTINUES), flags.has(Flags::MORE)) {
             (false, true) => Part::First,
             (true, true) => Part::Middle,
@@ -114,6 +123,20 @@ impl Chunk {
             (false, false) => Part::None,
         };
         self.count(flags, lanes);
+    }
+
+    /// Makes the checksums of its records, which are all there: it leaves its producer.
+    pub(crate) fn seal(&mut self) {
+        record::seal(&mut self.bytes);
+        self.checksum = (self.bytes.len() >= LONG).then(|| checksum(&self.bytes));
+    }
+
+    /// Adds its bytes to a checksum.
+    pub(crate) fn add_to(&self, sum: &mut Checksum) {
+        match self.checksum {
+            Some(checksum) => sum.append(checksum, self.bytes.len()),
+            None => sum.update(&self.bytes),
+        }
     }
 
     fn count(&mut self, flags: Flags, lanes: u64) {
@@ -167,6 +190,23 @@ mod tests {
         last.whole = b"half and half".to_vec();
         assert_eq!((last.records(), last.part), (1, Part::Last));
         assert_eq!(last.iter().next().unwrap().0.body, b"half and half");
+    }
+
+    #[test]
+    fn its_checksum_is_that_of_its_bytes() {
+        for len in [0, 100, LONG] {
+            let mut chunk = Chunk::new(0);
+            chunk.hold_part(1, Flags::default(), 1, &vec![7; len]);
+            chunk.seal();
+            assert_eq!(chunk.checksum.is_some(), len == LONG);
+            let mut sum = Checksum::new();
+            sum.update(b"before");
+            chunk.add_to(&mut sum);
+            assert_eq!(sum.value(), checksum(&[b"before", &chunk.bytes[..]].concat()), "{len}");
+            assert!(record::split(&chunk.bytes).is_ok());
+            chunk.clear(0);
+            assert_eq!(chunk.checksum, None);
+        }
     }
 
     #[test]

@@ -82,6 +82,7 @@ mod lsn;
 mod meta;
 mod reader;
 mod recover;
+mod rules;
 mod segment;
 pub mod sim_disk;
 mod sync;
@@ -100,16 +101,16 @@ pub use error::{
     AppendError, Damage, OpenError, ReadError, StageError, TooManyProducers, TruncateError,
 };
 pub use log::{
-    Commits, Drive, DriverThread, Entropy, HelperThread, Log, Options, Producer, Staging, Stall,
-    Status, Wake,
+    Commits, Drive, DriverSteps, DriverThread, Entropy, HelperThread, Log, Options, Producer,
+    Reserve, Space, Staging, Stall, Status, Wake,
 };
 pub use lsn::{Handed, Lsn};
-pub use meta::read_facts;
-pub use reader::{Limit, ReadRecord, Reader};
+pub use meta::{read_facts, write_facts};
+pub use reader::{Limit, PlacedRecord, Places, ReadRecord, Reader, RecordPlace};
 #[cfg(feature = "negative-controls")]
 pub mod negative_controls {
-    //! Rules of recovery, to be switched off by tests.
-    pub use crate::recover::rules::{Rule, SwitchedOff, switch_off};
+    //! Rules of the log, to be switched off by tests.
+    pub use crate::rules::{Rule, SwitchedOff, switch_off};
 }
 pub use recover::{
     Cleared, End, OnProgress, PROGRESS_STEP, Progress, RecoveredRecord, Recovery, Renewed,

@@ -1,7 +1,7 @@
 //! `meta`, the file of node-local facts.
 //!
-//! Owns: when and how its two pages are written: one after the other, each synced, so that one
-//! of them is whole at any moment. Does not know: who needs which fact.
+//! Owns: when and how its two pages are written: one after the other, and neither before the other
+//! is synced, so that one of them is whole at any moment. Does not know: who needs which fact.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ const PAGES: usize = 2;
 pub(crate) struct Meta<D: Disk> {
     file: D::File,
     facts: Arc<Facts>,
-    /// A page that holds the facts. The other one is written first: it may be the only one.
+    /// A page that holds the facts and is synced. The other one is written first: this may be the
+    /// only one.
     whole: usize,
     /// A write failed: the file is not to be trusted with another one.
     poisoned: bool,
@@ -73,6 +74,21 @@ impl<D: Disk> Meta<D> {
         self.write(facts)
     }
 
+    /// States which segments there are, durably: one page is synced, and the other one written. It
+    /// is synced with whatever is stated next, and counts only if the first one is damaged.
+    pub(crate) fn note_segments(&mut self, first: u64, last: u64) -> io::Result<()> {
+        let mut facts = Facts::clone(&self.facts);
+        facts.set_segments(first, last);
+        let page = self.begin(&mut facts)?;
+        let synced = 1 - self.whole;
+        self.put(&page, synced)?;
+        self.file.sync()?;
+        self.put(&page, self.whole)?;
+        self.whole = synced;
+        self.end(facts);
+        Ok(())
+    }
+
     /// As [`update`](Self::update), and takes back the durable mark where it is beyond `last`: what
     /// lies there is about to become void.
     pub(crate) fn take_back(
@@ -89,6 +105,17 @@ impl<D: Disk> Meta<D> {
     }
 
     fn write(&mut self, mut facts: Facts) -> io::Result<()> {
+        let page = self.begin(&mut facts)?;
+        for number in [1 - self.whole, self.whole] {
+            self.put(&page, number)?;
+            self.file.sync()?;
+        }
+        self.end(facts);
+        Ok(())
+    }
+
+    /// The page to write. Until the end no other one is accepted.
+    fn begin(&mut self, facts: &mut Facts) -> io::Result<IoBuffer> {
         if self.poisoned {
             return Err(io::Error::other("an earlier write of meta failed"));
         }
@@ -96,14 +123,23 @@ impl<D: Disk> Meta<D> {
         self.poisoned = true;
         let mut page = IoBuffer::with_blocks(1);
         facts.encode(&mut page);
-        for number in [1 - self.whole, self.whole] {
-            self.file.write_at(&page, (number * BLOCK) as u64)?;
-            self.file.sync()?;
-        }
+        Ok(page)
+    }
+
+    fn put(&self, page: &IoBuffer, number: usize) -> io::Result<()> {
+        self.file.write_at(page, (number * BLOCK) as u64)
+    }
+
+    fn end(&mut self, facts: Facts) {
         self.poisoned = false;
         self.facts = Arc::new(facts);
-        Ok(())
     }
+}
+
+/// Makes `meta` of a directory whose other files are there and durable: for tools that make a log
+/// of the files of another one. A `meta` that is there is replaced, at once or not at all.
+pub fn write_facts<D: Disk>(disk: &D, facts: Facts) -> io::Result<()> {
+    Meta::create(disk, facts).map(drop)
 }
 
 /// The facts in `meta`, without changing anything: for tools.
@@ -181,6 +217,37 @@ mod tests {
             assert!(meta.update(|facts| facts.term = 78).is_err());
             spoil(&disk, page);
             assert_eq!(read_facts(&disk).unwrap().term, sample().term, "page {page}");
+        }
+    }
+
+    /// Which segments there are is stated with one sync each time, between other changes.
+    #[test]
+    fn segments_that_were_stated_survive_a_power_cut_and_the_loss_of_either_page() {
+        let disk = SimDisk::new();
+        let mut meta = Meta::create(&disk, sample()).unwrap();
+        let says = |disk: &SimDisk, last| {
+            let facts = read_facts(disk).unwrap();
+            assert_eq!(facts.segments().map(|range| (range.first, range.last)), Some((17, last)));
+        };
+        for last in 20..26 {
+            meta.note_segments(17, last).unwrap();
+            for seed in 0..50 {
+                says(&disk.crash(seed), last);
+            }
+            for page in 0..2 {
+                let disk = disk.restart();
+                spoil(&disk, page);
+                says(&disk, last);
+            }
+            if last == 22 {
+                meta.update(|facts| facts.vote = 9).unwrap();
+            }
+        }
+        // The page that is not synced is the one that the next change begins with.
+        disk.fail(Op::Write, 2, Fault::Fail(io::ErrorKind::Other));
+        assert!(meta.update(|facts| facts.vote = 10).is_err());
+        for seed in 0..50 {
+            says(&disk.crash(seed), 25);
         }
     }
 

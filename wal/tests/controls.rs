@@ -5,11 +5,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests panic as tests do")]
 #![allow(clippy::print_stderr, reason = "which history noticed it is worth a line")]
 
+mod common;
 mod model;
 
+use common::{producer, put, reopen};
 use model::operation::{History, Lies, Salts};
 use model::{Failure, Plan, run};
 use zzq_wal::negative_controls::{Rule, switch_off};
+use zzq_wal::sim_disk::SimDisk;
+use zzq_wal::{Lsn, ReadError};
 
 /// Histories in which the loss of a protection must come to light.
 const SEEDS: u64 = 40;
@@ -71,4 +75,36 @@ fn groups_that_nobody_writes_anew_are_noticed() {
 #[test]
 fn breaks_that_make_nothing_void_are_noticed() {
     must_be_noticed("void rule", noticed(Some(Rule::Void), |_| {}));
+}
+
+#[test]
+fn a_log_that_is_cut_in_place_is_noticed() {
+    must_be_noticed("nothing in place", noticed(Some(Rule::NotInPlace), |_| {}));
+}
+
+/// What a reader says that is in the midst of a segment while that is trimmed and the log goes on.
+fn read_on_while_trimmed() -> ReadError {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    let mut put_some = |count| (0..count).for_each(|n: u8| _ = put(&log, &mut one, &[n; 3000]));
+    put_some(100);
+    let mut reader = log.reader(Lsn::FIRST).unwrap();
+    assert!(reader.next_record().unwrap().is_some());
+    log.trim(Lsn::new(90));
+    put_some(200);
+    loop {
+        if let Err(error) = reader.next_record() {
+            break error;
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_used_again_under_a_reader_is_noticed() {
+    let told = read_on_while_trimmed();
+    assert!(matches!(told, ReadError::Trimmed { .. }), "{told}");
+    let _off = switch_off(Some(Rule::Lease));
+    let told = read_on_while_trimmed();
+    assert!(matches!(told, ReadError::Damage(_)), "not noticed: {told}");
 }

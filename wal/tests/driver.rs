@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use common::hooked::{Hooked, Hooks};
 use common::*;
-use zzq_wal::disk::{Completion, Disk, Write};
-use zzq_wal::sim_disk::{Fault, Op, SimDisk, SimFile};
+use zzq_wal::disk::Disk;
+use zzq_wal::sim_disk::{Fault, Op, SimDisk};
 use zzq_wal::{Commits, Handed, Log, Lsn, Options, Producer, Status, Wake};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -73,6 +74,26 @@ fn lanes_hand_over_and_the_thread_leads() {
     let handed = stage(&mut one, b"led again").unwrap();
     assert!(one.drive(1000).led);
     assert!(one.drive(1000).led && one.durable() == handed);
+}
+
+#[test]
+fn who_drives_by_steps_leads_in_each_and_at_no_other_time() {
+    let (log, _, _) = reopen(&SimDisk::new(), 1);
+    let mut steps = log.drive_by_steps().unwrap();
+    assert_eq!(log.drive_by_steps().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(log.spawn_driver(|| 1000).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    let (mut one, _rings) = lane(&log);
+    for n in 1..=20_u8 {
+        let handed = stage(&mut one, &[n]).unwrap();
+        assert!(!one.drive(1000).led && one.durable() < handed);
+        while one.durable() < handed {
+            steps.step(1000);
+        }
+    }
+    assert!(!steps.step(1000), "there is nothing to do");
+    drop(steps);
+    stage(&mut one, b"led again").unwrap();
+    assert!(one.drive(1000).led);
 }
 
 #[test]
@@ -250,61 +271,23 @@ fn a_log_has_one_such_thread() {
     drop(log.spawn_driver(|| 1000).unwrap());
 }
 
-/// A disk whose submissions panic when it is told to.
-#[derive(Clone, Default)]
-struct Breakable {
-    disk: SimDisk,
-    broken: Arc<AtomicBool>,
-}
+/// Submissions panic when they are told to.
+#[derive(Default)]
+struct Breakable(AtomicBool);
 
-impl Disk for Breakable {
-    type File = SimFile;
-
-    fn list(&self) -> io::Result<Vec<(String, u64)>> {
-        self.disk.list()
-    }
-
-    fn create(&self, name: &str, len: u64) -> io::Result<SimFile> {
-        self.disk.create(name, len)
-    }
-
-    fn open(&self, name: &str) -> io::Result<SimFile> {
-        self.disk.open(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.disk.sync_dir()
-    }
-
-    fn free_bytes(&self) -> io::Result<u64> {
-        self.disk.free_bytes()
-    }
-
-    fn submit(&self, write: Write<SimFile>) -> Result<(), (Write<SimFile>, io::Error)> {
-        assert!(!self.broken.load(Ordering::SeqCst), "an invariant that does not hold");
-        self.disk.submit(write)
-    }
-
-    fn reap(&self, completions: &mut Vec<Completion>) {
-        self.disk.reap(completions);
+impl Hooks for Breakable {
+    fn before_submit(&self) {
+        assert!(!self.0.load(Ordering::SeqCst), "an invariant that does not hold");
     }
 }
 
 #[test]
 fn a_broken_invariant_makes_the_log_read_only_and_calls_the_lanes() {
-    let disk = Breakable::default();
+    let disk = Hooked::<Breakable>::new(SimDisk::new());
     let (log, _, _) = open(disk.clone(), small(1)).unwrap();
     let driver = log.spawn_driver(|| 1000).unwrap();
     let (mut one, rings) = lane(&log);
-    disk.broken.store(true, Ordering::SeqCst);
+    disk.hooks.0.store(true, Ordering::SeqCst);
     stage(&mut one, b"x").unwrap();
     one.drive(1000);
     rings.recv_timeout(LONG).unwrap();

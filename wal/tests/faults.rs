@@ -178,7 +178,7 @@ fn a_move_that_finds_no_place_makes_the_log_read_only() {
     for op in [Op::Create, Op::Write, Op::Sync, Op::Rename, Op::SyncDir] {
         let disk = SimDisk::new();
         let (log, mut one, tokens) = two_in_flight(&disk);
-        disk.fail_always(op, Fault::Fail(ErrorKind::StorageFull));
+        disk.fail_always(op, FAIL);
         for token in tokens {
             disk.release_with(token, FAIL);
         }
@@ -318,13 +318,13 @@ fn a_segment_whose_index_cannot_be_written_is_read_without() {
     for n in 0..28_u8 {
         put(&log, &mut one, &[n; 3000]);
     }
-    // The next writes of the helper are meta and header of the next segment, and this index.
+    // The next writes of the helper are the header of the next segment, meta, and this index.
     for n in 28..40_u8 {
         stage(&mut one, &[n; 3000]).unwrap();
         one.drive(1000);
         one.drive(1000);
     }
-    disk.fail(Op::Sync, 4, FAIL);
+    disk.fail(Op::Sync, 3, FAIL);
     while log.helper_step(0) {}
     let failure = log.take_failure();
     assert!(failure.as_ref().is_some_and(|why| why.contains("index")), "{failure:?}");

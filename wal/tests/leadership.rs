@@ -4,81 +4,51 @@
 
 mod common;
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use common::hooked::{Hooked, Hooks};
 use common::*;
-use zzq_wal::disk::{Completion, Disk, Write};
-use zzq_wal::sim_disk::{SimDisk, SimFile};
+use zzq_wal::sim_disk::SimDisk;
 use zzq_wal::{Handed, Lsn, Status, Wake};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A disk that does something else while a leader takes completions.
-#[derive(Clone, Default)]
+/// Something else happens while a leader takes completions.
+#[derive(Default)]
 struct Interrupted {
-    disk: SimDisk,
-    hook: Arc<Mutex<Option<Hook>>>,
-    /// Making a file panics, and so does a submission.
-    broken: Arc<AtomicBool>,
+    hook: Mutex<Option<Hook>>,
+    /// Making a file panics.
+    broken: AtomicBool,
 }
 
-impl Disk for Interrupted {
-    type File = SimFile;
-
-    fn list(&self) -> io::Result<Vec<(String, u64)>> {
-        self.disk.list()
-    }
-
-    fn create(&self, name: &str, len: u64) -> io::Result<SimFile> {
+impl Hooks for Interrupted {
+    fn before_create(&self) {
         assert!(!self.broken.load(Ordering::SeqCst), "an invariant that does not hold");
-        self.disk.create(name, len)
     }
 
-    fn open(&self, name: &str) -> io::Result<SimFile> {
-        self.disk.open(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.disk.sync_dir()
-    }
-
-    fn free_bytes(&self) -> io::Result<u64> {
-        self.disk.free_bytes()
-    }
-
-    fn submit(&self, write: Write<SimFile>) -> Result<(), (Write<SimFile>, io::Error)> {
-        self.disk.submit(write)
-    }
-
-    fn reap(&self, completions: &mut Vec<Completion>) {
+    fn before_reap(&self) {
         let hook = self.hook.lock().unwrap().take();
         if let Some(hook) = hook {
             hook();
         }
-        self.disk.reap(completions);
     }
+}
+
+fn interrupted() -> Hooked<Interrupted> {
+    Hooked::new(SimDisk::new())
 }
 
 #[test]
 fn the_leader_takes_what_was_staged_while_it_led() {
-    let disk = Interrupted::default();
+    let disk = interrupted();
     let (log, _, _) = open(disk.clone(), small(1)).unwrap();
     let (mut one, _) = producer(&log);
     let (mut two, _) = producer(&log);
     stage(&mut one, b"in flight").unwrap();
     one.drive(1000);
     let (answer, answered) = std::sync::mpsc::channel();
-    *disk.hook.lock().unwrap() = Some(Box::new(move || {
+    *disk.hooks.hook.lock().unwrap() = Some(Box::new(move || {
         stage(&mut two, b"while it is led").unwrap();
         answer.send((two.drive(1000).led, two)).unwrap();
     }));
@@ -92,7 +62,7 @@ fn the_leader_takes_what_was_staged_while_it_led() {
 
 #[test]
 fn taking_completions_only_does_not_swallow_the_work_of_others() {
-    let disk = Interrupted::default();
+    let disk = interrupted();
     let (log, _, _) = open(disk.clone(), small(1)).unwrap();
     let (mut one, _) = producer(&log);
     let (mut two, _) = producer(&log);
@@ -237,11 +207,11 @@ impl Wake for Ring {
 
 #[test]
 fn a_helper_that_ends_by_a_broken_invariant_makes_the_log_read_only() {
-    let disk = Interrupted::default();
+    let disk = interrupted();
     let (log, _, _) = open(disk.clone(), small(1)).unwrap();
     let (ring, rings) = std::sync::mpsc::sync_channel(1);
     let mut one = log.producer(Arc::new(Ring(ring)), None).unwrap();
-    disk.broken.store(true, Ordering::SeqCst);
+    disk.hooks.broken.store(true, Ordering::SeqCst);
     let helper = log.spawn_helper().unwrap();
     // Asks for the next segment.
     stage(&mut one, b"x").unwrap();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::counting::{Counting, Read};
+use common::hooked::{Counting, Read};
 use common::*;
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::SimDisk;

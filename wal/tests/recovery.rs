@@ -7,7 +7,7 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::counting::Counting;
+use common::hooked::Counting;
 use common::*;
 use zzq_wal::sim_disk::{SimDisk, Survival};
 use zzq_wal::{

@@ -370,6 +370,25 @@ fn the_power_may_go_at_each_operation_of_a_truncation() {
     assert!(outcomes.iter().all(|count| *count > 20), "{outcomes:?}");
 }
 
+/// The newest group's is the least that a start goes on with, whatever it is told.
+#[test]
+fn terms_never_go_back() {
+    let (disk, log, _) = written(10);
+    log.truncate(Lsn::new(8), 7).unwrap();
+    finish(&log);
+    write(&disk, &log, &mut producer(&log).0, 7, 12);
+    drop(log);
+    for (told, newest) in [(0, 7), (9, 9), (8, 9)] {
+        let (log, ..) = open(disk.clone(), Options { term: told, ..follower(20 + told) }).unwrap();
+        let last = log.durable().get();
+        let error = log.truncate(Lsn::new(last), newest).unwrap_err();
+        assert!(matches!(error, TruncateError::OldTerm { newest: found, .. } if found == newest));
+        write(&disk, &log, &mut producer(&log).0, newest, last + 1);
+    }
+    let (_, recovery, seen) = open(disk, follower(30)).unwrap();
+    assert_eq!((recovery.last_lsn, seen.len()), (Lsn::new(15), 15));
+}
+
 /// What lies in front of it need not be there.
 #[test]
 fn a_log_that_was_trimmed_is_truncated_as_well() {

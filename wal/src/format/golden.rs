@@ -66,12 +66,13 @@ fn a_group_with_its_records_is_as_in_version_1() {
         let start = bytes.len();
         bytes.extend_from_slice(&[0; HEADER_LEN]);
         bytes.extend_from_slice(body);
-        record::seal(&mut bytes[start..], kind, flags, stream);
+        record::put_header(&mut bytes[start..], kind, flags, stream);
     }
+    record::seal(&mut bytes[group::HEADER_LEN..]);
     let records_len = bytes.len() - group::HEADER_LEN;
     bytes.resize(BLOCK, 0);
     let mut header = GroupHeader { records: 3, ..group::tests::sample() };
-    header.seal(&mut bytes, records_len);
+    header.seal_all(&mut bytes, records_len);
     assert_eq!(bytes, block(GROUP));
 
     let golden = block(GROUP);

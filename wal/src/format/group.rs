@@ -24,7 +24,9 @@
 //! 128   .  records
 //! ```
 
-use super::{Salt, array_at, checksum, put, u32_at, u64_at};
+use super::field::{array_at, put, u32_at, u64_at};
+use super::record::{self, RecordFault};
+use super::{Salt, checksum};
 use crate::disk::BLOCK;
 use crate::lsn::Lsn;
 
@@ -144,14 +146,45 @@ impl GroupHeader {
         &bytes[HEADER_LEN..HEADER_LEN + self.records_len]
     }
 
+    /// Takes the records behind `last`, which it holds, out of the group that is `bytes`, and seals
+    /// it anew: at the same place, in the same chain.
+    ///
+    /// # Panics
+    /// If it does not hold that record.
+    pub fn cut(&self, bytes: &mut Vec<u8>, last: Lsn) -> Result<Self, RecordFault> {
+        assert!(self.first_lsn <= last && last <= self.last_lsn(), "it holds the last that stays");
+        let (mut rest, mut lsn) = (self.records(bytes), self.first_lsn);
+        while lsn <= last {
+            let (record, behind) = record::split(rest)?;
+            lsn = if record.flags.takes_lsn() { lsn.next() } else { lsn };
+            rest = behind;
+        }
+        let kept = self.records_len - rest.len();
+        bytes.truncate(HEADER_LEN + kept);
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+        let mut header = *self;
+        header.records = u32::try_from(lsn.get() - self.first_lsn.get()).unwrap_or(u32::MAX);
+        let body_checksum = checksum(&bytes[HEADER_LEN..]);
+        header.seal(bytes, kept, body_checksum);
+        Ok(header)
+    }
+
     /// Finishes a group whose records, `records_len` bytes, are in place in `bytes` with zeroes
-    /// behind them: fills in lengths and checksums, and writes the header.
-    pub(crate) fn seal(&mut self, bytes: &mut [u8], records_len: usize) {
+    /// behind them, which all have `body_checksum`: fills in lengths and checksums, and writes the
+    /// header.
+    pub(crate) fn seal(&mut self, bytes: &mut [u8], records_len: usize, body_checksum: u32) {
         assert!(bytes.len().is_multiple_of(BLOCK) && bytes.len() <= LEN_MAX);
         self.length = bytes.len();
         self.records_len = records_len;
-        self.body_checksum = checksum(&bytes[HEADER_LEN..]);
+        self.body_checksum = body_checksum;
         self.seal_again(bytes);
+    }
+
+    /// As [`seal`](Self::seal).
+    #[cfg(test)]
+    pub(crate) fn seal_all(&mut self, bytes: &mut [u8], records_len: usize) {
+        let sum = checksum(&bytes[HEADER_LEN..]);
+        self.seal(bytes, records_len, sum);
     }
 
     /// Writes the header of a group that was sealed before, after a change to its place or chain.
@@ -215,7 +248,7 @@ pub(crate) mod tests {
         let mut bytes = vec![0; 2 * BLOCK];
         bytes[HEADER_LEN..HEADER_LEN + 5000].fill(0x55);
         let mut header = sample();
-        header.seal(&mut bytes, 5000);
+        header.seal_all(&mut bytes, 5000);
         let back = GroupHeader::decode(&bytes).unwrap();
         assert_eq!(back, header);
         assert!(back.body_is_intact(&bytes));
@@ -224,9 +257,41 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_group_that_is_cut_holds_what_comes_before() {
+        use crate::format::record::{Flags, Record};
+        let first = record::HEADER_LEN + 3000;
+        let ends = [first, 2 * first + 40, 3 * first + 40];
+        let mut bytes = vec![0; HEADER_LEN + ends[2]];
+        let records = &mut bytes[HEADER_LEN..];
+        record::put_header(&mut records[..first], 1, Flags::WAITS, 0);
+        // A part of a big record that ends elsewhere takes no LSN.
+        record::put_header(&mut records[first..first + 40], 2, Flags::MORE, 3);
+        record::put_header(&mut records[first + 40..ends[1]], 1, Flags::WAITS, 0);
+        record::put_header(&mut records[ends[1]..], 1, Flags::WAITS, 0);
+        record::seal(records);
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+        let mut whole = GroupHeader { records: 3, ..sample() };
+        whole.seal_all(&mut bytes, ends[2]);
+        for (kept, end) in ends.into_iter().enumerate() {
+            let last = Lsn::new(100 + kept as u64);
+            let mut cut = bytes.clone();
+            let header = whole.cut(&mut cut, last).unwrap();
+            assert_eq!(GroupHeader::decode(&cut), Some(header));
+            assert!(header.body_is_intact(&cut) && cut.len() == header.length);
+            assert_eq!((header.last_lsn(), header.records_len), (last, end));
+            assert_eq!((header.number, header.previous), (whole.number, whole.previous));
+            let records = header.records(&cut);
+            assert!(matches!(record::split(records), Ok((Record { kind: 1, .. }, _))));
+            assert_eq!(header == whole, last == whole.last_lsn(), "whole it is as it was");
+        }
+        bytes[HEADER_LEN + 20] ^= 1;
+        assert_eq!(whole.cut(&mut bytes, Lsn::new(100)), Err(RecordFault::Checksum));
+    }
+
+    #[test]
     fn a_change_of_any_byte_is_noticed() {
         let mut bytes = vec![0; BLOCK];
-        sample().seal(&mut bytes, 10);
+        sample().seal_all(&mut bytes, 10);
         for at in 0..BLOCK {
             let mut changed = bytes.clone();
             changed[at] ^= 0x10;
@@ -265,7 +330,7 @@ pub(crate) mod tests {
     #[test]
     fn a_group_cut_short_is_not_intact() {
         let mut bytes = vec![0; 2 * BLOCK];
-        sample().seal(&mut bytes, 10);
+        sample().seal_all(&mut bytes, 10);
         let header = GroupHeader::decode(&bytes[..BLOCK]).unwrap();
         assert!(!header.body_is_intact(&bytes[..2 * BLOCK - 1]));
     }

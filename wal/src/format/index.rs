@@ -9,7 +9,7 @@
 //! 20   4  records that it completes
 //! ```
 
-use super::{put, u32_at, u64_at};
+use super::field::{put, u32_at, u64_at};
 use crate::disk::BLOCK;
 use crate::lsn::Lsn;
 

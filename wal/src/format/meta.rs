@@ -23,8 +23,9 @@
 //! 128  24  each: kind (4; 1 segments, 2 cold files), zero (4), first number (8), last number (8)
 //! ```
 
+use super::field::{array_at, put, u32_at, u64_at};
 use super::segment::Identity;
-use super::{Fault, array_at, check_block, put, seal_block, u32_at, u64_at};
+use super::{Fault, check_block, seal_block};
 use crate::disk::BLOCK;
 use crate::lsn::Lsn;
 
@@ -42,7 +43,9 @@ pub const SEGMENTS: u32 = 1;
 /// Kind of the files that the cleaner makes.
 pub const COLD_FILES: u32 = 2;
 
-/// Files of one kind that should be there: `first ..= last`, none if `last < first`.
+/// Files of one kind: `first ..= last`, none if `last < first`. All segments of theirs should be
+/// there. Of cold files those that are needed lie in it, and `last` is the highest number that any
+/// has had: it only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileRange {
     /// [`SEGMENTS`] or [`COLD_FILES`].
@@ -86,8 +89,28 @@ impl Facts {
 
     /// States which segments should be there.
     pub fn set_segments(&mut self, first: u64, last: u64) {
-        self.files.retain(|range| range.kind != SEGMENTS);
-        self.files.insert(0, FileRange { kind: SEGMENTS, first, last });
+        self.set(FileRange { kind: SEGMENTS, first, last });
+    }
+
+    /// The cold files, if any was ever made.
+    pub fn cold_files(&self) -> Option<FileRange> {
+        self.files.iter().find(|range| range.kind == COLD_FILES).copied()
+    }
+
+    /// States the lowest number of a cold file that is needed, and the highest that any has had.
+    ///
+    /// # Panics
+    /// If that was higher.
+    pub fn set_cold_files(&mut self, first: u64, last: u64) {
+        let before = self.cold_files().map_or(0, |range| range.last);
+        assert!(last >= before, "numbers of cold files are not used again");
+        self.set(FileRange { kind: COLD_FILES, first, last });
+    }
+
+    fn set(&mut self, range: FileRange) {
+        self.files.retain(|other| other.kind != range.kind);
+        self.files.push(range);
+        self.files.sort_unstable_by_key(|range| range.kind);
     }
 
     /// Writes a page.
@@ -123,14 +146,17 @@ impl Facts {
         if count > RANGES_MAX {
             return Err(Fault::Senseless("more ranges of files than fit"));
         }
-        if [u64_at(page, 16), u64_at(page, 64)].contains(&u64::MAX) {
-            return Err(Fault::Senseless("the log is at its end"));
-        }
+        let counts = [u64_at(page, 16), u64_at(page, 64), u64_at(page, 112)];
         let range = |bytes: &[u8]| FileRange {
             kind: u32_at(bytes, 0),
             first: u64_at(bytes, 8),
             last: u64_at(bytes, 16),
         };
+        let files = page[RANGES_AT..].chunks_exact(RANGE_LEN).take(count).map(range);
+        let files: Vec<FileRange> = files.collect();
+        if counts.into_iter().chain(files.iter().map(|range| range.last)).any(|n| n == u64::MAX) {
+            return Err(Fault::Senseless("the log is at its end"));
+        }
         Ok(Self {
             sequence: u64_at(page, 16),
             identity: Identity {
@@ -145,7 +171,7 @@ impl Facts {
             durable_group: u64_at(page, 96),
             snapshot: Lsn::new(u64_at(page, 104)),
             snapshot_number: u64_at(page, 112),
-            files: page[RANGES_AT..].chunks_exact(RANGE_LEN).take(count).map(range).collect(),
+            files,
         })
     }
 }
@@ -182,18 +208,30 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn segments_are_stated_once() {
+    fn files_of_a_kind_are_stated_once() {
         let mut facts = sample();
         facts.set_segments(8, 12);
         assert_eq!(facts.segments(), Some(FileRange { kind: SEGMENTS, first: 8, last: 12 }));
-        assert_eq!(facts.files.len(), 2);
+        facts.set_cold_files(3, 2);
+        assert_eq!(facts.cold_files(), Some(FileRange { kind: COLD_FILES, first: 3, last: 2 }));
+        assert_eq!(facts.files.iter().map(|range| range.kind).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "are not used again")]
+    fn numbers_of_cold_files_only_grow() {
+        sample().set_cold_files(1, 1);
     }
 
     /// The next start counts on from these.
     #[test]
     fn what_no_writer_says_is_no_page() {
-        let changes: [fn(&mut Facts); 2] =
-            [|facts| facts.sequence = u64::MAX, |facts| facts.epoch = u64::MAX];
+        let changes: [fn(&mut Facts); 4] = [
+            |facts| facts.sequence = u64::MAX,
+            |facts| facts.epoch = u64::MAX,
+            |facts| facts.snapshot_number = u64::MAX,
+            |facts| facts.set_cold_files(1, u64::MAX),
+        ];
         for change in changes {
             let mut facts = sample();
             change(&mut facts);

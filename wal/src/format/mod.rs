@@ -4,6 +4,7 @@
 //! integers are little-endian. Decoding takes any bytes and never panics.
 //! Does not know: files, what follows from a mismatch (that is recovery's to judge).
 
+pub mod field;
 #[cfg(test)]
 mod golden;
 pub mod group;
@@ -11,6 +12,8 @@ pub mod index;
 pub mod meta;
 pub mod record;
 pub mod segment;
+
+use self::field::{put, u32_at};
 
 /// The version that this code writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
@@ -43,27 +46,29 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// Little-endian fields of a block whose length the caller has checked.
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(array_at(bytes, at))
-}
+/// A [`checksum`] that is made piece by piece.
+#[derive(Clone)]
+pub(crate) struct Checksum(crc32fast::Hasher);
 
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array_at(bytes, at))
-}
+impl Checksum {
+    /// Of nothing. What the processor can do is asked here: a copy is cheaper than another one.
+    pub(crate) fn new() -> Self {
+        Self(crc32fast::Hasher::new())
+    }
 
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array_at(bytes, at))
-}
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
 
-pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut array = [0; N];
-    array.copy_from_slice(&bytes[at..at + N]);
-    array
-}
+    /// [`update`](Self::update) by bytes of which only this checksum and their number are known. It
+    /// takes as long as some 8 KiB of bytes do.
+    pub(crate) fn append(&mut self, checksum: u32, len: usize) {
+        self.0.combine(&crc32fast::Hasher::new_with_initial_len(checksum, len as u64));
+    }
 
-pub(crate) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
-    bytes[at..at + field.len()].copy_from_slice(field);
+    pub(crate) fn value(&self) -> u32 {
+        self.0.clone().finalize()
+    }
 }
 
 /// Magic, checksum and version, in the same place in headers and `meta` of every version.

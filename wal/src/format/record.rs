@@ -12,7 +12,8 @@
 //! 12       .  body
 //! ```
 
-use super::{checksum, put, u16_at, u32_at};
+use super::field::{put, u16_at, u32_at};
+use super::{Checksum, checksum};
 
 /// Bytes before the body.
 pub const HEADER_LEN: usize = 12;
@@ -112,8 +113,9 @@ pub(crate) fn split_unchecked(bytes: &[u8]) -> Result<(Record<'_>, u32, &[u8]), 
     Ok((record, u32_at(header, 0), rest))
 }
 
-/// Fills in the header in front of a body that is already in place: `bytes` is both.
-pub(crate) fn seal(bytes: &mut [u8], kind: u8, flags: Flags, stream: u16) {
+/// Fills in the header in front of a body that is already in place, but for the checksum: `bytes`
+/// is both.
+pub(crate) fn put_header(bytes: &mut [u8], kind: u8, flags: Flags, stream: u16) {
     assert!(bytes.len() >= HEADER_LEN, "room for the header was left");
     let length = bytes.len() - HEADER_LEN;
     assert!(length <= PART_MAX, "a longer body goes in parts");
@@ -122,8 +124,23 @@ pub(crate) fn seal(bytes: &mut [u8], kind: u8, flags: Flags, stream: u16) {
     bytes[8] = kind;
     bytes[9] = flags.bits();
     put(bytes, 10, &stream.to_le_bytes());
-    let sum = checksum(&bytes[4..]);
-    put(bytes, 0, &sum.to_le_bytes());
+}
+
+/// Fills in the checksums of records that lie one behind the other.
+///
+/// All in one pass: as soon as each is encoded, it would wait until the processor has stored what
+/// it is about to read.
+pub(crate) fn seal(records: &mut [u8]) {
+    let none = Checksum::new();
+    let mut rest = records;
+    while !rest.is_empty() {
+        let Ok(length) = usize::try_from(u32_at(rest, 4)) else { unreachable!("PART_MAX fits") };
+        let (record, behind) = rest.split_at_mut(HEADER_LEN + length);
+        let mut sum = none.clone();
+        sum.update(&record[4..]);
+        put(record, 0, &sum.value().to_le_bytes());
+        rest = behind;
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +152,8 @@ mod tests {
     fn sealed(kind: u8, flags: Flags, stream: u16, body: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_LEN];
         bytes.extend_from_slice(body);
-        seal(&mut bytes, kind, flags, stream);
+        put_header(&mut bytes, kind, flags, stream);
+        seal(&mut bytes);
         bytes
     }
 

@@ -39,8 +39,9 @@
 //! 232  ..  zero
 //! ```
 
+use super::field::{array_at, put, u32_at, u64_at};
 use super::group::{GroupHeader, Place};
-use super::{Fault, Salt, array_at, check_block, put, seal_block, u32_at, u64_at};
+use super::{Fault, Salt, check_block, seal_block};
 use crate::disk::BLOCK;
 use crate::lsn::Lsn;
 

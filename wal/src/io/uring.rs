@@ -35,7 +35,9 @@ use crate::io::{IoBuffer, OpenFile, event};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Issuers {
     /// Any thread, at any time, with an eventfd of its own. One that ends before its writes have
-    /// come back may not be called for them; others take them all the same.
+    /// come back may not be called for them; others take them all the same. One of them that the
+    /// kernel has not begun by then it may cancel (`ECANCELED`): a write that has failed, like any
+    /// other, which the log writes again elsewhere.
     #[default]
     Any,
     /// The thread that submits first, with one eventfd for all writes in flight. Another one only
@@ -250,14 +252,14 @@ impl Inner {
         let slot = self.pool.as_ref().and_then(|pool| write.buffer.slot_of(pool));
         let shared = self.ring.kind() == Kind::Shared;
         let bell = write.notify.clone().filter(|_| shared);
-        let address = write.buffer.as_ptr().expose_provenance();
+        let address = write.buffer.as_ptr().addr();
         let key = self.flight.insert(InFlight { write: Some(write), address, bell });
         let held = &self.flight[key];
         let Some(write) = &held.write else { unreachable!("it was just put there") };
         let data = (key as u64) << 1;
         let request = Request {
             file: &write.file,
-            address,
+            start: write.buffer.as_ptr(),
             len: write.buffer.len(),
             slot,
             offset: write.offset,

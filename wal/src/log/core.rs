@@ -107,6 +107,15 @@ pub enum Stall {
     Space,
 }
 
+/// What the helper had no space for when it was asked last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// A segment beside what is reserved: there may be one once it is needed.
+    Ordinary,
+    /// One that was needed.
+    Needed,
+}
+
 /// Sizes that leading needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -158,8 +167,14 @@ pub(crate) struct Core<D: Disk> {
     pub(crate) next: Option<Arc<Segment<D::File>>>,
     /// The helper has been asked for `next`.
     pub(crate) next_asked: bool,
+    /// It was asked for one that is needed.
+    pub(crate) next_is_needed: bool,
     /// Not before this time is it asked again, after there was no space.
     pub(crate) ask_at_ms: u64,
+    /// There was no space for it: beside what is reserved, or none at all.
+    pub(crate) lacks_space: Option<Lack>,
+    /// When a move that found no space is tried again.
+    pub(crate) move_at: Option<u64>,
     pub(crate) full: VecDeque<Full<D::File>>,
     pub(crate) flights: VecDeque<Flight<D::File>>,
     pub(crate) completions: Vec<Completion>,
@@ -223,17 +238,22 @@ impl<D: Disk> Core<D> {
                 step.stall = self.pack_all(shared, leader, pack);
             }
             if self.cut.is_none() {
-                self.ask_for_next();
+                let is_needed = matches!(step.stall, Some(Stall::Segment | Stall::Space));
+                self.ask_for_next(is_needed);
             }
         }
         // Also when it is a submission of this step that failed: no completion would call again.
         if self.mode == Mode::Draining {
             self.begin_move(shared);
         }
+        self.move_again();
         self.go_on_cutting();
         // While the helper tries, its reply is what calls.
         if step.stall == Some(Stall::Space) && !self.next_asked {
             step.again_at = Some(self.ask_at_ms);
+        }
+        if self.move_at.is_some() {
+            step.again_at = self.move_at;
         }
         let nobody_calls = |flight: &Flight<_>| flight.is_ready() || self.is_orphan(flight, leader);
         if self.flights.iter().any(|flight| self.cut.is_some() || nobody_calls(flight)) {
@@ -306,15 +326,22 @@ impl<D: Disk> Core<D> {
         left || waits && self.flights.len() < FLIGHTS_MAX
     }
 
-    fn ask_for_next(&mut self) {
-        if self.next.is_some() || self.next_asked || self.now_ms < self.ask_at_ms {
+    /// `is_needed`: something waits for it. Then it may take what is reserved, at once.
+    fn ask_for_next(&mut self, is_needed: bool) {
+        let rests = self.now_ms < self.ask_at_ms;
+        let may_be = is_needed && self.lacks_space == Some(Lack::Ordinary);
+        if self.next.is_some() || self.next_asked || rests && !may_be {
             return;
         }
         self.next_asked = true;
+        // What waits finds room in a segment beside the reserve, if there is one.
+        let is_needed = is_needed && self.lacks_space.is_some();
+        self.next_is_needed = is_needed;
         let length = self.active.segment.header.length;
         self.tasks.push_back(Task::Prepare {
             last_good: self.durable,
             length: length.saturating_mul(2).min(self.limits.segment_size),
+            is_needed,
         });
     }
 
@@ -344,12 +371,17 @@ impl<D: Disk> Core<D> {
                 Reply::Prepared(Ok(segment)) => {
                     self.next_asked = false;
                     self.next = Some(segment);
+                    (self.lacks_space, self.ask_at_ms) = (None, 0);
                     shared.set_no_space(false);
                 }
                 Reply::Prepared(Err(MakeError::NoSpace(_))) => {
                     self.next_asked = false;
                     self.ask_at_ms = self.now_ms.saturating_add(SPACE_RETRY_MS);
-                    shared.set_no_space(true);
+                    let needed = self.next_is_needed;
+                    self.lacks_space = Some(if needed { Lack::Needed } else { Lack::Ordinary });
+                    if needed {
+                        shared.set_no_space(true);
+                    }
                 }
                 Reply::Prepared(Err(error)) => {
                     let error = io::Error::from(error);
@@ -360,7 +392,13 @@ impl<D: Disk> Core<D> {
                     shared.poison(format!("a truncation failed: {error}"));
                 }
                 Reply::Moved(Ok(segment)) => self.finish_move(shared, segment),
+                // What moves is in memory, and nobody was told that it is durable: it can wait.
+                Reply::Moved(Err(MakeError::NoSpace(_))) => {
+                    self.move_at = Some(self.now_ms.saturating_add(SPACE_RETRY_MS));
+                    shared.set_no_space(true);
+                }
                 Reply::Moved(Err(error)) => {
+                    let error = io::Error::from(error);
                     shared.poison(format!("after a failed write, no segment can be made: {error}"));
                 }
             }

@@ -53,38 +53,50 @@ impl Seat {
     /// looks once more, sees what it has read.
     pub(crate) fn waits_for_tail(&self) -> bool {
         full_fence(Between::PublishAndLook);
-        self.waits_for_tail.load(Ordering::SeqCst)
+        self.waits_for_tail.load(Ordering::Acquire)
     }
 
     /// Wakes the thread if it sleeps, by one signal however many come. What it is to find was
     /// stored before.
     pub(crate) fn wake(&self) {
-        full_fence(Between::PublishAndLook);
-        if self.asleep.load(Ordering::SeqCst)
-            && self.asleep.swap(false, Ordering::SeqCst)
+        if self.is_to_be_woken()
             && let Some(event) = self.event.get()
         {
             event::signal(event);
         }
     }
 
+    /// True: the thread sleeps, or is about to, and it is for the caller to wake it.
+    pub(crate) fn is_to_be_woken(&self) -> bool {
+        full_fence(Between::PublishAndLook);
+        // Mostly it is awake: its line is only read.
+        self.asleep.load(Ordering::Acquire) && self.asleep.swap(false, Ordering::AcqRel)
+    }
+
     /// Sleeps until somebody wakes it, a write has come back, or the time is over; not at all if
     /// there is something to find.
     fn sleep(&self, event: &OwnedFd, timeout: Option<Duration>, finds: impl Fn() -> bool) {
-        self.asleep.store(true, Ordering::SeqCst);
-        full_fence(Between::AskAndLook);
-        if !finds() {
+        self.sleep_by(finds, || {
             let waited = event::wait_until(event, timeout);
             assert!(waited.is_ok(), "waiting for a live eventfd failed: {waited:?}");
+        });
+    }
+
+    /// [`sleep`](Self::sleep) by `wait`, which ends when the thread is woken, or was before.
+    pub(crate) fn sleep_by(&self, finds: impl Fn() -> bool, wait: impl FnOnce()) {
+        self.asleep.swap(true, Ordering::AcqRel);
+        full_fence(Between::AskAndLook);
+        if !finds() {
+            wait();
         }
-        self.asleep.store(false, Ordering::SeqCst);
+        self.asleep.store(false, Ordering::Release);
     }
 
     /// Notes whether it waits for the tail. True when that is news: a lane that has read before it
     /// could know would not wake it.
-    fn note_stall(&self, stall: Option<Stall>) -> bool {
+    pub(crate) fn note_stall(&self, stall: Option<Stall>) -> bool {
         let waits = stall == Some(Stall::Tail);
-        let news = self.waits_for_tail.swap(waits, Ordering::SeqCst) != waits && waits;
+        let news = self.waits_for_tail.swap(waits, Ordering::AcqRel) != waits && waits;
         full_fence(Between::AskAndLook);
         news
     }
@@ -115,18 +127,7 @@ impl<D: Disk> Log<D> {
         &self,
         clock: impl FnMut() -> u64 + Send + 'static,
     ) -> io::Result<DriverThread> {
-        let seat = &self.shared.driver;
-        if seat.taken.swap(true, Ordering::AcqRel) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let seated = Seated(self.clone());
-        let event = match seat.event.get() {
-            Some(event) => Arc::clone(event),
-            None => Arc::clone(seat.event.get_or_init({
-                let event = event::create()?;
-                || event
-            })),
-        };
+        let (seated, event) = self.take_seat()?;
         let stop = Arc::new(AtomicBool::new(false));
         let (rings, stopped) = (Arc::clone(&event), Arc::clone(&stop));
         let thread = thread::Builder::new().name("zzq-wal-log".to_owned()).spawn(move || {
@@ -139,9 +140,54 @@ impl<D: Disk> Log<D> {
         })?;
         Ok(DriverThread { stop, event, thread: Some(thread) })
     }
+
+    /// Leads the log by [`DriverSteps::step`] alone until what this returns is dropped: for whoever
+    /// decides about the order of everything, as a simulation does.
+    ///
+    /// # Errors
+    /// As [`spawn_driver`](Self::spawn_driver).
+    pub fn drive_by_steps(&self) -> io::Result<DriverSteps<D>> {
+        let (seated, event) = self.take_seat()?;
+        Ok(DriverSteps { seated, event })
+    }
+
+    fn take_seat(&self) -> io::Result<(Seated<D>, Arc<OwnedFd>)> {
+        let seat = &self.shared.driver;
+        if seat.taken.swap(true, Ordering::AcqRel) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let seated = Seated(self.clone());
+        let event = match seat.event.get() {
+            Some(event) => Arc::clone(event),
+            None => Arc::clone(seat.event.get_or_init({
+                let event = event::create()?;
+                || event
+            })),
+        };
+        Ok((seated, event))
+    }
+}
+
+/// Drives a log as a [`DriverThread`] does, a step at a time.
+#[derive(Debug)]
+pub struct DriverSteps<D: Disk> {
+    seated: Seated<D>,
+    event: Arc<OwnedFd>,
+}
+
+impl<D: Disk> DriverSteps<D> {
+    /// Leads once, at this log time in ms. True: there is more to do at once. Else there may be
+    /// more when somebody has handed over, a write has come back, or some ms are over.
+    pub fn step(&mut self, now: u64) -> bool {
+        let shared = &self.seated.0.shared;
+        event::drain(&self.event);
+        let drive = Driver { shared, event: &self.event, clock: || now }.lead(now);
+        shared.driver.note_stall(drive.stall) || shared.leadership.is_called()
+    }
 }
 
 /// The seat is free again when this goes, and the lanes look whether there is something to lead.
+#[derive(Debug)]
 struct Seated<D: Disk>(Log<D>);
 
 impl<D: Disk> Drop for Seated<D> {

@@ -11,17 +11,19 @@ use crate::format::segment::{Beginning, LastGood};
 use crate::log::core::Full;
 use crate::log::maker::{self, MakeError, Maker, Purpose};
 use crate::log::shared::Shared;
+use crate::log::space::Space;
 use crate::log::truncate::Cut;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
+use crate::rules::{self, Rule};
 use crate::segment::{Segment, segment_name};
 
 /// What a leader asks for.
 pub(crate) enum Task<F> {
     /// The segment that follows the one written now.
-    Prepare { last_good: LastGood, length: u64 },
-    /// A segment for what a failed write has left.
-    Move { last_good: LastGood, length: u64 },
+    Prepare { last_good: LastGood, length: u64, is_needed: bool },
+    /// A segment for what a failed write has left, with room for so many bytes at least.
+    Move { last_good: LastGood, length: u64, least: u64 },
     /// A segment that breaks with what a newer term does not have.
     Truncate { cut: Cut, durable: LastGood, length: u64 },
     /// The index of a segment whose groups are all durable.
@@ -30,7 +32,7 @@ pub(crate) enum Task<F> {
 
 pub(crate) enum Reply<F> {
     Prepared(Result<Arc<Segment<F>>, MakeError>),
-    Moved(io::Result<Arc<Segment<F>>>),
+    Moved(Result<Arc<Segment<F>>, MakeError>),
     Truncated(io::Result<Arc<Segment<F>>>),
 }
 
@@ -41,7 +43,9 @@ pub(crate) struct Helper<D: Disk> {
     pub(crate) replies: rtrb::Producer<Reply<D::File>>,
     /// What this start has broken off: the space behind its groups is not needed any more.
     pub(crate) ended: Option<Arc<Segment<D::File>>>,
-    /// Taken out of the table; their files wait for the last lease.
+    /// Taken out of the table; `meta` does not say so yet.
+    pub(crate) parting: Vec<Arc<Segment<D::File>>>,
+    /// `meta` does not name them any more; their files wait for the last lease.
     pub(crate) dying: Vec<Arc<Segment<D::File>>>,
     /// The durable LSN seen at the last step, and since when.
     pub(crate) seen: (Lsn, u64),
@@ -66,8 +70,12 @@ impl<D: Disk> Helper<D> {
         {
             worked = true;
             match task {
-                Task::Prepare { last_good, length } => self.prepare(shared, last_good, length),
-                Task::Move { last_good, length } => self.make_move(shared, last_good, length),
+                Task::Prepare { last_good, length, is_needed } => {
+                    self.prepare(shared, last_good, length, is_needed);
+                }
+                Task::Move { last_good, length, least } => {
+                    self.make_move(shared, last_good, length, least);
+                }
                 Task::Truncate { cut, durable, length } => {
                     self.truncate(shared, cut, durable, length);
                 }
@@ -76,6 +84,7 @@ impl<D: Disk> Helper<D> {
         }
         let outcome = self.trim(shared).and_then(|trimmed| {
             worked |= trimmed;
+            self.look_at_space(shared)?;
             self.mark_if_idle(shared, now_ms)
         });
         match outcome {
@@ -86,7 +95,18 @@ impl<D: Disk> Helper<D> {
     }
 
     /// A file that fails here is poisoned, and nothing was in it: another one is tried, once.
-    fn prepare(&mut self, shared: &Shared<D>, last_good: LastGood, length: u64) {
+    fn prepare(&mut self, shared: &Shared<D>, last_good: LastGood, wanted: u64, is_needed: bool) {
+        let Some(length) = self.fitting(shared, wanted, is_needed) else {
+            let full = MakeError::NoSpace(io::ErrorKind::StorageFull.into());
+            return self.reply(shared, Reply::Prepared(Err(full)));
+        };
+        // What is not needed any more is left behind in the same statement, or becomes the file.
+        self.part(shared);
+        if !self.maker.has_spare(length)
+            && let Err(error) = self.trim(shared)
+        {
+            return self.reply(shared, Reply::Prepared(Err(MakeError::Names(error))));
+        }
         let purpose =
             Purpose { beginning: Beginning::Roll, continues: self.maker.newest, last_good, length };
         let mut made = self.make(shared, &purpose);
@@ -97,7 +117,30 @@ impl<D: Disk> Helper<D> {
         self.reply(shared, Reply::Prepared(made));
     }
 
-    fn make_move(&mut self, shared: &Shared<D>, last_good: LastGood, length: u64) {
+    /// How long a segment may be. Who cannot be told what is free finds out.
+    fn fitting(&self, shared: &Shared<D>, wanted: u64, is_needed: bool) -> Option<u64> {
+        match self.maker.free_bytes() {
+            Ok(free) => shared.gauge.fitting(wanted, free, is_needed),
+            Err(_) => Some(wanted),
+        }
+    }
+
+    /// Tells everybody how much is left. Where it is little, spare files are given up for it.
+    fn look_at_space(&mut self, shared: &Shared<D>) -> io::Result<()> {
+        let Ok(free) = self.maker.free_bytes() else { return Ok(()) };
+        let has_changed = shared.gauge.look(free);
+        self.maker.is_thrifty = shared.gauge.level() >= Space::Low;
+        if self.maker.is_thrifty && !shared.is_read_only() {
+            self.maker.shed_spares(shared.gauge.shortest())?;
+        }
+        if has_changed {
+            shared.wake_all();
+        }
+        Ok(())
+    }
+
+    fn make_move(&mut self, shared: &Shared<D>, last_good: LastGood, wanted: u64, least: u64) {
+        let length = self.fitting(shared, wanted, true).unwrap_or(least).max(least);
         let made = self.make_break(shared, last_good, length);
         self.reply(shared, Reply::Moved(made));
     }
@@ -108,7 +151,7 @@ impl<D: Disk> Helper<D> {
         shared: &Shared<D>,
         last_good: LastGood,
         length: u64,
-    ) -> io::Result<Arc<Segment<D::File>>> {
+    ) -> Result<Arc<Segment<D::File>>, MakeError> {
         // The segment with the last good group may have been trimmed.
         let older = shared.table.find(last_good.segment);
         if let Some(older) = &older {
@@ -118,7 +161,8 @@ impl<D: Disk> Helper<D> {
         let continues = (last_good.segment, salt);
         let purpose = Purpose { beginning: Beginning::Break, continues, last_good, length };
         let segment = self.make(shared, &purpose)?;
-        self.drop_void(shared, last_good.segment, segment.header.number)?;
+        let dropped = self.drop_void(shared, last_good.segment, segment.header.number);
+        dropped.map_err(MakeError::Names)?;
         Ok(segment)
     }
 
@@ -132,8 +176,7 @@ impl<D: Disk> Helper<D> {
         table.push_back(Arc::clone(&segment));
         let first = table.front().map_or(segment.header.number, |first| first.header.number);
         drop(table);
-        let stated = self.meta.update(|facts| facts.set_segments(first, segment.header.number));
-        stated.map_err(MakeError::Names)?;
+        self.state(first, segment.header.number).map_err(MakeError::Names)?;
         Ok(segment)
     }
 
@@ -158,13 +201,34 @@ impl<D: Disk> Helper<D> {
         shared.wake_leaders();
     }
 
+    /// Which segments there are: from now on the files of others may go.
+    fn state(&mut self, first: u64, last: u64) -> io::Result<()> {
+        self.meta.note_segments(first, last)?;
+        self.dying.append(&mut self.parting);
+        Ok(())
+    }
+
     /// Takes whole segments below the wanted LSN from the front, states in `meta` that they are
     /// gone, and only then recycles their files.
     fn trim(&mut self, shared: &Shared<D>) -> io::Result<bool> {
+        self.part(shared);
+        if !self.parting.is_empty() {
+            let table = shared.table.lock();
+            let span = table.front().zip(table.back());
+            let span = span.map(|(first, last)| (first.header.number, last.header.number));
+            drop(table);
+            let Some((first, last)) = span else { unreachable!("the last segment stays") };
+            self.state(first, last)?;
+        }
+        self.recycle_dying()
+    }
+
+    /// Takes whole segments below the wanted LSN out of the front of the table.
+    fn part(&mut self, shared: &Shared<D>) {
         let below = Lsn::new(shared.trim_below.load(std::sync::atomic::Ordering::Acquire));
         let count = trimmable(shared.table.lock().make_contiguous(), below);
         if count == 0 {
-            return self.recycle_dying();
+            return;
         }
         // A big record that is being written needs its first parts, too.
         let open = shared.with_core(|core| core.oldest_needed());
@@ -172,22 +236,14 @@ impl<D: Disk> Helper<D> {
         let mut table = shared.table.lock();
         let wanted = |segment: &&Arc<Segment<_>>| segment.header.number < open;
         let count = table.iter().take(count).take_while(wanted).count();
-        let gone: Vec<_> = table.drain(..count).collect();
-        let span = table.front().zip(table.back());
-        let span = span.map(|(first, last)| (first.header.number, last.header.number));
-        drop(table);
-        if let Some((first, last)) = span
-            && !gone.is_empty()
-        {
-            self.meta.update(|facts| facts.set_segments(first, last))?;
-            self.dying.extend(gone);
-        }
-        self.recycle_dying()
+        self.parting.extend(table.drain(..count));
     }
 
     fn recycle_dying(&mut self) -> io::Result<bool> {
         let mut worked = false;
-        while let Some(at) = self.dying.iter().position(|segment| !segment.is_leased()) {
+        let is_free =
+            |segment: &Arc<Segment<_>>| !(segment.is_leased() && rules::holds(Rule::Lease));
+        while let Some(at) = self.dying.iter().position(is_free) {
             let segment = self.dying.remove(at);
             if segment.is_broken() {
                 self.maker.disk.remove(&segment.name())?;

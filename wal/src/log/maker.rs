@@ -32,9 +32,18 @@ pub(crate) struct Purpose {
 pub(crate) struct Spare {
     pub(crate) number: u64,
     pub(crate) length: u64,
-    /// A start has found it. Whoever gave it its name may have been told that this had failed: with
-    /// a power cut it could be a segment again, and must not be written to before.
-    pub(crate) found: bool,
+    pub(crate) name: Name,
+}
+
+/// Whether a spare file could be a segment again after a power cut: then it must not be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Name {
+    /// It is durable.
+    Durable,
+    /// It will be, with the next sync of the directory.
+    Given,
+    /// A start has found it, and whoever gave it may have been told that this had failed.
+    Found,
 }
 
 pub(crate) struct Maker<D: Disk> {
@@ -45,6 +54,8 @@ pub(crate) struct Maker<D: Disk> {
     pub(crate) newest: (u64, Salt),
     pub(crate) spares: Vec<Spare>,
     pub(crate) next_spare: u64,
+    /// Space is wanted: only the shortest files are kept for reuse.
+    pub(crate) is_thrifty: bool,
     pub(crate) entropy: Entropy,
 }
 
@@ -125,6 +136,7 @@ impl<D: Disk> Maker<D> {
             let _ = self.disk.remove(&spare);
             return Err(error);
         }
+        self.note_synced();
         self.newest = (header.number, header.salt);
         Ok(Arc::new(Segment::new(header, file)))
     }
@@ -153,17 +165,38 @@ impl<D: Disk> Maker<D> {
         self.disk.sync_dir().map_err(MakeError::Names)
     }
 
+    /// Bytes that are free, and those that spare files take.
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        let spares: u64 = self.spares.iter().map(|spare| spare.length).sum();
+        Ok(self.disk.free_bytes()?.saturating_add(spares))
+    }
+
+    /// Gives the space of spare files back that are longer than `shortest`, and of all but one.
+    pub(crate) fn shed_spares(&mut self, shortest: u64) -> io::Result<()> {
+        let is_kept = |spare: &Spare| spare.length <= shortest;
+        let kept = self.spares.iter().position(is_kept).map(|at| self.spares.swap_remove(at));
+        self.drop_spares()?;
+        self.spares.extend(kept);
+        Ok(())
+    }
+
+    fn drop_spares(&mut self) -> io::Result<()> {
+        while let Some(spare) = self.spares.pop() {
+            self.disk.remove(&spare_name(spare.number))?;
+        }
+        Ok(())
+    }
+
     fn take_file(&mut self, length: u64) -> Result<(String, D::File), MakeError> {
-        if let Some(at) = self.spares.iter().position(|spare| spare.length == length) {
+        let fitting = self.spares.iter().enumerate().filter(|(_, spare)| spare.length == length);
+        if let Some((at, _)) = fitting.min_by_key(|(_, spare)| spare.name) {
             let spare = self.spares.swap_remove(at);
             let name = self.certain_name(spare).map_err(MakeError::Names)?;
             let file = self.disk.open(&name).map_err(MakeError::of_file)?;
             return Ok((name, file));
         }
         // Spares of another length only take space from the file to be made.
-        while let Some(spare) = self.spares.pop() {
-            self.disk.remove(&spare_name(spare.number)).map_err(MakeError::Names)?;
-        }
+        self.drop_spares().map_err(MakeError::Names)?;
         self.create_file(length)
     }
 
@@ -182,27 +215,48 @@ impl<D: Disk> Maker<D> {
     /// for new ones: the next use has another salt.
     pub(crate) fn recycle(&mut self, number: u64, length: u64) -> io::Result<()> {
         let name = segment_name(number);
-        if self.spares.len() >= SPARES_MAX {
+        let is_surplus = self.is_thrifty && !self.spares.is_empty();
+        if self.spares.len() >= SPARES_MAX || is_surplus {
             return self.disk.remove(&name);
         }
         let number = self.next_spare;
         let spare = self.fresh_name();
-        self.disk.rename(&name, &spare)?;
-        // Before a new header: the old name must not come back with it after a power cut.
-        self.disk.sync_dir()?;
-        self.spares.push(Spare { number, length, found: false });
+        match self.disk.rename(&name, &spare) {
+            // A name may need space, too.
+            Err(error) if is_full(&error) => return self.disk.remove(&name),
+            renamed => renamed?,
+        }
+        // The old name must not come back with a new header after a power cut. The sync of the name
+        // that the next segment gets makes this one durable, too, most often before it is used.
+        self.spares.push(Spare { number, length, name: Name::Given });
         Ok(())
     }
 
-    fn certain_name(&mut self, spare: Spare) -> io::Result<String> {
-        let name = spare_name(spare.number);
-        if !spare.found {
-            return Ok(name);
+    /// Whether a segment of this length would be made of a file that is there.
+    pub(crate) fn has_spare(&self, length: u64) -> bool {
+        self.spares.iter().any(|spare| spare.length == length)
+    }
+
+    /// The directory has been synced.
+    fn note_synced(&mut self) {
+        for spare in self.spares.iter_mut().filter(|spare| spare.name == Name::Given) {
+            spare.name = Name::Durable;
         }
-        let certain = self.fresh_name();
-        self.disk.rename(&name, &certain)?;
+    }
+
+    fn certain_name(&mut self, spare: Spare) -> io::Result<String> {
+        let name = match spare.name {
+            Name::Durable => return Ok(spare_name(spare.number)),
+            Name::Given => spare_name(spare.number),
+            Name::Found => {
+                let fresh = self.fresh_name();
+                self.disk.rename(&spare_name(spare.number), &fresh)?;
+                fresh
+            }
+        };
         self.disk.sync_dir()?;
-        Ok(certain)
+        self.note_synced();
+        Ok(name)
     }
 
     fn fresh_name(&mut self) -> String {

@@ -21,6 +21,7 @@ mod producer;
 mod renew;
 mod share;
 mod shared;
+mod space;
 mod truncate;
 mod wanted;
 
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
 pub(crate) use self::core::{FLIGHTS_MAX, ProducerShared};
 use self::core::{Lane, Leader};
 pub use self::core::{Stall, Wake};
-pub use self::driver::DriverThread;
+pub use self::driver::{DriverSteps, DriverThread};
 pub use self::options::{Commits, Entropy, Options};
 use self::presence::Presence;
 pub(crate) use self::presence::Where;
@@ -44,6 +45,7 @@ use self::share::Pack;
 pub(crate) use self::share::Patience;
 pub use self::shared::Drive;
 pub(crate) use self::shared::Shared;
+pub use self::space::{Reserve, Space};
 use self::truncate::Cut;
 use self::wanted::{Mark, Starved, Wanted};
 use crate::chunk::Chunk;
@@ -51,7 +53,7 @@ use crate::disk::Disk;
 use crate::error::{ReadError, TooManyProducers, TruncateError};
 use crate::format::meta::Facts;
 use crate::lsn::Lsn;
-use crate::reader::{Limit, Reader};
+use crate::reader::{Limit, Places, Reader};
 use crate::segment::KeptSegment;
 
 /// Bits in [`Staging::lanes`]. A place is not given again before a truncation: its number tells
@@ -185,6 +187,29 @@ impl<D: Disk> Log<D> {
         }
     }
 
+    /// From now on so much space stays free, as far as that is the log's to say; the helper looks.
+    /// Without a reserve the log takes all there is.
+    pub fn keep_free(&self, reserve: Reserve) {
+        self.shared.gauge.set_reserve(reserve);
+        self.shared.nudge.call();
+    }
+
+    /// How much space is left, as the helper has seen it last. All producers are woken when that
+    /// changes.
+    pub fn space(&self) -> Space {
+        self.shared.space()
+    }
+
+    /// Bytes that were free when the helper looked last, with those of spare files.
+    pub fn free_bytes(&self) -> u64 {
+        self.shared.gauge.free()
+    }
+
+    /// The length of the shortest segments, in bytes.
+    pub fn shortest_segment(&self) -> u64 {
+        self.shared.gauge.shortest()
+    }
+
     /// It acknowledges nothing any more: [`Status::ReadOnly`], cheaply.
     pub fn is_read_only(&self) -> bool {
         self.shared.is_read_only()
@@ -303,6 +328,11 @@ impl<D: Disk> Log<D> {
         Reader::new(Arc::clone(&self.shared), from, limit)
     }
 
+    /// Reads records again whose places readers have found.
+    pub fn places(&self) -> Places<D> {
+        Places::new(Arc::clone(&self.shared))
+    }
+
     /// The first LSN that is still kept, if there is any record.
     pub fn first_kept(&self) -> Option<Lsn> {
         self.shared.table.lock().iter().find_map(|segment| segment.first_lsn())
@@ -322,7 +352,10 @@ impl<D: Disk> Log<D> {
         let kept = self.committed().min(self.durable()).next();
         assert!(below <= kept, "trimmed below {below}, but {kept} is the first that may be lost");
         self.shared.trim_below.fetch_max(below.get(), Ordering::AcqRel);
-        self.shared.nudge.call();
+        // Stated together with the next segment it costs groups under way no flush of its own.
+        if self.space() > Space::Ample {
+            self.shared.nudge.call();
+        }
     }
 }
 

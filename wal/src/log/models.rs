@@ -22,6 +22,8 @@ use crate::log::presence::{Presence, Where};
 use crate::log::wanted::{Mark, Published, Starved, Wanted};
 use crate::sync::{Between, leave_out};
 
+mod seat;
+
 const PREEMPTIONS: usize = 3;
 
 /// Tries all interleavings of `scene`.
@@ -298,20 +300,25 @@ fn everybody_who_waits_is_called() {
     });
 }
 
+/// A leader publishes 1 and then 2, for who waits.
+fn publishes_twice(mark: &Arc<(Mark, Wanted, Calls)>) -> thread::JoinHandle<()> {
+    let mark = Arc::clone(mark);
+    thread::spawn(move || {
+        let (mark, wanted, calls) = &*mark;
+        for at in 1..=2 {
+            mark.publish(at);
+            if wanted.is_met(at, &Published::so_far()) {
+                calls.wake();
+            }
+        }
+    })
+}
+
 #[test]
 fn each_wait_ends_by_one_call() {
     needs(&[Between::AskAndLook, Between::PublishAndLook], || {
         let mark = Arc::new((Mark::new(0), Wanted::new(), Calls::new()));
-        let leader = Arc::clone(&mark);
-        let leader = thread::spawn(move || {
-            let (mark, wanted, calls) = &*leader;
-            for at in 1..=2 {
-                mark.publish(at);
-                if wanted.is_met(at, &Published::so_far()) {
-                    calls.wake();
-                }
-            }
-        });
+        let leader = publishes_twice(&mark);
         let has_come = mark.1.ask(1, &mark.0);
         leader.join().unwrap();
         let calls = mark.2.hear();
@@ -323,16 +330,7 @@ fn each_wait_ends_by_one_call() {
 fn a_later_wish_takes_the_place_of_an_earlier_one() {
     needs(&[Between::AskAndLook, Between::PublishAndLook], || {
         let mark = Arc::new((Mark::new(0), Wanted::new(), Calls::new()));
-        let leader = Arc::clone(&mark);
-        let leader = thread::spawn(move || {
-            let (mark, wanted, calls) = &*leader;
-            for at in 1..=2 {
-                mark.publish(at);
-                if wanted.is_met(at, &Published::so_far()) {
-                    calls.wake();
-                }
-            }
-        });
+        let leader = publishes_twice(&mark);
         mark.1.ask(1, &mark.0);
         let before = mark.2.hear();
         let second = mark.1.ask(2, &mark.0);
@@ -369,6 +367,41 @@ fn who_starves_is_called_when_there_is_room() {
         let calls = calls.hear();
         assert!(room || calls == 1, "{calls} calls");
         assert!(calls <= 1, "{calls} calls");
+    });
+}
+
+#[test]
+fn parts_that_the_ring_has_no_room_for_are_called_for_until_the_last() {
+    needs(&[Between::AskAndLook, Between::PublishAndLook], || {
+        fn take(ring: &Ring, starved: &Starved, calls: &Calls) {
+            assert!(ring.pop(), "parts are left that nobody calls for");
+            if starved.is_met(&Published::so_far()) {
+                calls.wake();
+            }
+        }
+        let shared = Arc::new((Ring::new(1, 1), Starved::new(), Calls::new()));
+        let leader = Arc::clone(&shared);
+        let leader = thread::spawn(move || take(&leader.0, &leader.1, &leader.2));
+        let (ring, starved, calls) = &*shared;
+        // What `Producer::flush_backlog` does.
+        let flush = |backlog: &mut u32| {
+            starved.put_or_ask(|| {
+                while *backlog > 0 && ring.push() {
+                    *backlog -= 1;
+                }
+                *backlog > 0
+            });
+        };
+        let mut backlog = 2;
+        flush(&mut backlog);
+        leader.join().unwrap();
+        while backlog > 0 {
+            if calls.hear() == 0 {
+                take(ring, starved, calls);
+            } else {
+                flush(&mut backlog);
+            }
+        }
     });
 }
 

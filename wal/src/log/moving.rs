@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::format::group::{GroupHeader, Place};
-use crate::format::segment::SegmentHeader;
+use crate::format::segment::{LENGTH_MIN, SegmentHeader};
 use crate::log::core::{Active, Core, Mode};
 use crate::log::flight::{Flight, State};
 use crate::log::helper::Task;
@@ -75,14 +75,28 @@ impl<D: Disk> Core<D> {
         }
         shared.note_cured(failed);
         self.mode = Mode::Moving;
+        self.ask_for_move();
+    }
+
+    fn ask_for_move(&mut self) {
         let needed: u64 = self.flights.iter().map(|flight| 2 * flight.header.length as u64).sum();
-        let length = self.active.segment.header.length.max(needed.next_power_of_two());
-        self.tasks.push_back(Task::Move { last_good: self.durable, length });
+        let least = needed.next_power_of_two().max(LENGTH_MIN);
+        let length = self.active.segment.header.length.max(least);
+        self.tasks.push_back(Task::Move { last_good: self.durable, length, least });
+    }
+
+    /// The helper found no space for a move, and may find some by now.
+    pub(crate) fn move_again(&mut self) {
+        if self.move_at.take_if(|at| *at <= self.now_ms).is_some() {
+            assert_eq!(self.mode, Mode::Moving);
+            self.ask_for_move();
+        }
     }
 
     /// Gives the groups their new places, with the LSNs and numbers that they have.
     pub(crate) fn finish_move(&mut self, shared: &Shared<D>, segment: Arc<Segment<D::File>>) {
         assert_eq!(self.mode, Mode::Moving);
+        shared.set_no_space(false);
         self.go_on_in(segment);
         let mut flights = std::mem::take(&mut self.flights);
         let target = self.active.segment.header;

@@ -14,10 +14,11 @@ use crate::io::IoBuffer;
 use crate::log::Log;
 use crate::log::core::{Active, Core, FLIGHTS_MAX, Limits, Mode};
 use crate::log::helper::{Helper, RING};
-use crate::log::maker::{Maker, Purpose, Spare};
+use crate::log::maker::{Maker, Name, Purpose, Spare};
 use crate::log::options::{Commits, Options};
 use crate::log::renew::renew;
 use crate::log::shared::Shared;
+use crate::log::space::Gauge;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
 use crate::recover::files::Files;
@@ -38,7 +39,7 @@ impl<D: Disk> Log<D> {
         options.check().map_err(OpenError::Options)?;
         let disk = Arc::new(disk);
         let recovered = recover(&disk, &options, visit)?;
-        let Recovered { mut files, mut recovery, last, mut segments, unproven } = recovered;
+        let Recovered { mut files, mut recovery, last, term, mut segments, unproven } = recovered;
         let meta = match files.meta.take() {
             // Before the first segment: its name alone may not be certain.
             Some(meta) if meta.facts().segments().is_none() => meta.replace(&*disk, |_| {}),
@@ -53,7 +54,7 @@ impl<D: Disk> Log<D> {
         sync_all(&*disk, &segments)?;
 
         recovery.epoch = recovery.epoch.max(meta.facts().epoch) + 1;
-        let limits = limits(&options);
+        let (limits, shortest) = (limits(&options, term), options.first_segment());
         let mut maker = Maker {
             disk: Arc::clone(&disk),
             identity,
@@ -61,11 +62,16 @@ impl<D: Disk> Log<D> {
             newest: files.newest,
             next_spare: files.newest_spare + 1,
             spares: keep_spares(&*disk, &files.spares)?,
+            is_thrifty: false,
             entropy: options.entropy,
         };
+        let gauge = Gauge::new(shortest);
         let (found_in, length) = (last.segment, next_length(&segments, last, limits.segment_size));
         let (last, renewed) = renew(&mut maker, &mut segments, &unproven, last)?;
         recovery.renewed = renewed;
+        // What was kept free for the log is for this, too.
+        let fits = maker.free_bytes().ok().and_then(|free| gauge.fitting(length, free, true));
+        let length = fits.unwrap_or(length.min(shortest));
         let purpose = continue_behind(&segments, last, length);
         let made = maker.make(&purpose).map_err(io::Error::from);
         let made = made.map_err(OpenError::disk("making a segment"))?;
@@ -81,7 +87,10 @@ impl<D: Disk> Log<D> {
         recovery.cleared.extend(ended.as_deref().map(unused));
         recycle_unneeded(&mut maker, &files, &segments, &mut recovery.cleared)?;
         let (commits, read_threads) = (options.commits, options.read_threads);
-        let parts = Parts { maker, meta, made, segments, ended, commits, read_threads };
+        if let Ok(free) = maker.free_bytes() {
+            gauge.look(free);
+        }
+        let parts = Parts { maker, meta, made, segments, ended, commits, read_threads, gauge };
         Ok((assemble(disk, limits, now_ms, parts), recovery))
     }
 }
@@ -160,6 +169,7 @@ struct Parts<D: Disk> {
     ended: Option<Arc<Segment<D::File>>>,
     commits: Commits,
     read_threads: usize,
+    gauge: Gauge,
 }
 
 fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>) -> Log<D> {
@@ -179,7 +189,10 @@ fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>)
         active: Active::new(parts.made),
         next: None,
         next_asked: false,
+        next_is_needed: false,
         ask_at_ms: 0,
+        lacks_space: None,
+        move_at: None,
         full: VecDeque::new(),
         flights: VecDeque::with_capacity(FLIGHTS_MAX),
         completions: Vec::new(),
@@ -201,17 +214,19 @@ fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>)
         tasks,
         replies,
         ended: parts.ended,
+        parting: Vec::new(),
         dying: Vec::new(),
         seen: (Lsn::ZERO, 0),
     };
     let table = Arc::new(SegmentTable::new(table));
-    let shared = Shared::new(disk, core, helper, table, parts.commits, parts.read_threads);
+    let Parts { commits, read_threads, gauge, .. } = parts;
+    let shared = Shared::new(disk, core, helper, table, commits, read_threads, gauge);
     Log { shared: Arc::new(shared) }
 }
 
-fn limits(options: &Options) -> Limits {
+fn limits(options: &Options, newest: u64) -> Limits {
     Limits {
-        term: options.term,
+        term: options.term.max(newest),
         segment_size: options.segment_size,
         group_size: options.group_size,
         chunk_size: options.chunk_size,
@@ -245,7 +260,6 @@ fn keep_spares<D: Disk>(disk: &D, found: &[(u64, u64)]) -> Result<Vec<Spare>, Op
         let name = spare_name(*number);
         disk.remove(&name).map_err(OpenError::disk(format!("removing {name}")))?;
     }
-    let spare =
-        |(number, length): &(u64, u64)| Spare { number: *number, length: *length, found: true };
+    let spare = |&(number, length): &(u64, u64)| Spare { number, length, name: Name::Found };
     Ok(kept.iter().map(spare).collect())
 }

@@ -37,7 +37,8 @@ pub enum Commits {
 pub struct Options {
     /// Whom the log belongs to; checked when there is one already. Its log id is ignored.
     pub identity: Identity,
-    /// Leadership under which groups are made; 0 without a cluster.
+    /// Leadership under which groups are made; 0 without a cluster. Terms never go back: below that
+    /// of the newest group it counts for nothing, and that one goes on.
     pub term: u64,
     /// Segments grow from 1 MiB to this size.
     pub segment_size: u64,

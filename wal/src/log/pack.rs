@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::chunk::Part;
 use crate::disk::Disk;
+use crate::format::Checksum;
 use crate::format::group::{GroupHeader, HEADER_LEN, Place};
 use crate::format::index::Entry;
 use crate::format::segment::{GROUPS_AT, LastGood};
@@ -16,6 +17,13 @@ use crate::log::shared::Shared;
 use crate::log::wanted::Published;
 use crate::lsn::Lsn;
 use crate::tail::Group;
+
+/// A group's records in the buffer that is written, with zeroes behind them.
+struct Filled {
+    buffer: IoBuffer,
+    records_len: usize,
+    body_checksum: u32,
+}
 
 impl<D: Disk> Core<D> {
     /// Makes one group of what is staged and appends it; or says why not.
@@ -130,8 +138,8 @@ impl<D: Disk> Core<D> {
             open,
         };
         let marks = self.note_chunks(group, place);
-        let (mut buffer, records_len) = self.fill(shared, group);
-        header.seal(&mut buffer, records_len);
+        let Filled { mut buffer, records_len, body_checksum } = self.fill(shared, group);
+        header.seal(&mut buffer, records_len, body_checksum);
         let flight = Flight {
             header,
             segment: Arc::clone(&self.active.segment),
@@ -199,19 +207,22 @@ impl<D: Disk> Core<D> {
         marks
     }
 
-    fn fill(&mut self, shared: &Shared<D>, group: &Group) -> (IoBuffer, usize) {
+    fn fill(&mut self, shared: &Shared<D>, group: &Group) -> Filled {
         // `group.bytes` counts whole big records, too, of which one part at most is written here.
         let bytes: usize = group.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
         let fresh = || shared.disk.buffer(HEADER_LEN + bytes);
         let mut buffer = self.buffers.pop().unwrap_or_else(fresh);
         buffer.clear();
         buffer.resize(HEADER_LEN);
+        let mut sum = Checksum::new();
         for chunk in &group.chunks {
             buffer.extend_from_slice(&chunk.bytes);
+            chunk.add_to(&mut sum);
         }
-        let records_len = buffer.len() - HEADER_LEN;
+        let records_end = buffer.len();
         buffer.pad_to_block();
-        (buffer, records_len)
+        sum.update(&buffer[records_end..]);
+        Filled { buffer, records_len: records_end - HEADER_LEN, body_checksum: sum.value() }
     }
 
     /// Shows an appended group to all cursors, and wakes the lanes that it concerns.
@@ -273,7 +284,7 @@ mod tests {
         let mut group = Group::new();
         group.bytes = last.bytes.len() + last.whole.len();
         group.chunks.push(last);
-        let (buffer, _) = log.shared.with_core(|core| core.fill(&log.shared, &group));
+        let Filled { buffer, .. } = log.shared.with_core(|core| core.fill(&log.shared, &group));
         assert_eq!(buffer.capacity(), BLOCK);
     }
 }

@@ -75,8 +75,8 @@ impl<D: Disk> Producer<D> {
         self.index
     }
 
-    /// Encodes a record into the lane's chunk: `encode` only appends. The record's checksum is
-    /// made here; it is handed over at the end of the turn.
+    /// Encodes a record into the lane's chunk: `encode` only appends. It is handed over at the end
+    /// of the turn, with a checksum that is made then.
     pub fn stage(
         &mut self,
         staging: &Staging,
@@ -186,14 +186,13 @@ impl<D: Disk> Producer<D> {
         }
     }
 
-    /// The ring takes what waits for it. Of what is left somebody has to call again, each time
-    /// anew: the call of the last time is used up.
+    /// The ring takes what waits for it; of what is left somebody calls.
     fn flush_backlog(&mut self) {
-        self.push_backlog();
-        if !self.backlog.is_empty() {
-            self.mine.starved.ask();
+        let mine = Arc::clone(&self.mine);
+        mine.starved.put_or_ask(|| {
             self.push_backlog();
-        }
+            !self.backlog.is_empty()
+        });
     }
 
     fn push_backlog(&mut self) {
@@ -215,7 +214,8 @@ impl<D: Disk> Producer<D> {
         let index = self.index;
         let fresh = self.back.pop().unwrap_or_else(|_| Chunk::new(index));
         assert!(fresh.is_empty(), "a chunk comes back cleared");
-        let chunk = std::mem::replace(&mut self.current, fresh);
+        let mut chunk = std::mem::replace(&mut self.current, fresh);
+        chunk.seal();
         self.backlog.push_back(chunk);
         self.flush_backlog();
     }

@@ -16,6 +16,7 @@ use crate::io::IoBuffer;
 use crate::log::maker::{Maker, Purpose};
 use crate::log::moving::Moves;
 use crate::recover::{FoundGroup, Renewed};
+use crate::rules::{self, Rule};
 use crate::segment::Segment;
 
 type Segments<F> = Vec<Arc<Segment<F>>>;
@@ -30,6 +31,9 @@ pub(crate) fn renew<D: Disk>(
     last: LastGood,
 ) -> Result<(LastGood, Option<Renewed>), OpenError> {
     let [first, ..] = groups else { return Ok((last, None)) };
+    if !rules::holds(Rule::NotInPlace) {
+        return write_over(segments, groups).map(|()| (last, None));
+    }
     let before = first.before;
     let (bytes, epoch) = read(segments, groups)?;
     let length = (2 * GROUPS_AT + bytes.len() as u64).max(LENGTH_MIN);
@@ -58,17 +62,37 @@ pub(crate) fn renew<D: Disk>(
     Ok((last, Some(renewed)))
 }
 
+/// What the rule forbids: the log is cut where the proven groups end, and what stood behind them is
+/// written there again.
+fn write_over<F: DiskFile>(segments: &Segments<F>, groups: &[FoundGroup]) -> Result<(), OpenError> {
+    let (bytes, _) = read(segments, groups)?;
+    for is_cut in [true, false] {
+        let mut rest = &bytes[..];
+        for group in groups {
+            let (own, behind) = rest.split_at(group.header.length);
+            let mut buffer = IoBuffer::new();
+            buffer.resize(own.len());
+            if !is_cut {
+                buffer.copy_from_slice(own);
+            }
+            let file = &segment_of(segments, group).file;
+            let written = file.write_at(&buffer, group.at).and_then(|()| file.sync());
+            written.map_err(OpenError::disk("writing the last groups"))?;
+            rest = behind;
+        }
+    }
+    Ok(())
+}
+
 /// The bytes of all the groups, one behind the other, and the epoch that they are of.
 fn read<F: DiskFile>(
     segments: &Segments<F>,
     groups: &[FoundGroup],
 ) -> Result<(IoBuffer, u64), OpenError> {
     let (mut bytes, mut epoch) = (IoBuffer::new(), 0);
-    for FoundGroup { at, header, .. } in groups {
-        let holds = |kept: &&Arc<Segment<F>>| kept.header.number == header.segment;
-        let Some(segment) = segments.iter().find(holds) else {
-            unreachable!("its groups were read from it")
-        };
+    for group in groups {
+        let FoundGroup { at, header, .. } = group;
+        let segment = segment_of(segments, group);
         assert!(epoch == 0 || epoch == segment.header.epoch, "a new epoch proves the one before");
         epoch = segment.header.epoch;
         let mut buffer = IoBuffer::new();
@@ -83,6 +107,14 @@ fn read<F: DiskFile>(
         bytes.extend_from_slice(&buffer);
     }
     Ok((bytes, epoch))
+}
+
+fn segment_of<'s, F>(segments: &'s Segments<F>, group: &FoundGroup) -> &'s Segment<F> {
+    let holds = |kept: &&Arc<Segment<F>>| kept.header.number == group.header.segment;
+    let Some(segment) = segments.iter().find(holds) else {
+        unreachable!("its groups were read from it")
+    };
+    segment
 }
 
 fn other_bytes() -> io::Error {

@@ -15,6 +15,7 @@ use crate::log::lead::Leadership;
 use crate::log::nudge::Nudge;
 use crate::log::options::Commits;
 use crate::log::share::Pack;
+use crate::log::space::{Gauge, Space};
 use crate::log::wanted::Mark;
 use crate::lsn::Lsn;
 use crate::reader::pool::ReadPool;
@@ -47,6 +48,8 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) reads: Arc<ReadPool>,
     pub(crate) cuts: Cuts,
     pub(crate) trim_below: AtomicU64,
+    /// What is left of the disk.
+    pub(crate) gauge: Gauge,
     no_space: AtomicBool,
     /// Writers that stage and wait by turns, as whoever led last has seen them.
     company: AtomicUsize,
@@ -69,6 +72,7 @@ impl<D: Disk> Shared<D> {
         table: Arc<SegmentTable<D::File>>,
         commits: Commits,
         read_threads: usize,
+        gauge: Gauge,
     ) -> Self {
         let last = core.durable;
         Self {
@@ -85,6 +89,7 @@ impl<D: Disk> Shared<D> {
             reads: Arc::new(ReadPool::new(read_threads)),
             cuts: Cuts::default(),
             trim_below: AtomicU64::new(0),
+            gauge,
             no_space: AtomicBool::new(false),
             company: AtomicUsize::new(0),
             broken: AtomicBool::new(false),
@@ -231,7 +236,13 @@ impl<D: Disk> Shared<D> {
     }
 
     pub(crate) fn set_no_space(&self, no_space: bool) {
-        self.no_space.store(no_space, Ordering::Release);
+        if self.no_space.swap(no_space, Ordering::AcqRel) != no_space {
+            self.wake_all();
+        }
+    }
+
+    pub(crate) fn space(&self) -> Space {
+        if self.has_no_space() { Space::Out } else { self.gauge.level() }
     }
 
     pub(crate) fn has_no_space(&self) -> bool {

@@ -182,7 +182,7 @@ impl<D: Disk> Helper<D> {
             facts.term = facts.term.max(cut.term);
             facts.epoch = epoch;
         })?;
-        self.make_break(shared, last_good, length)
+        self.make_break(shared, last_good, length).map_err(io::Error::from)
     }
 }
 

@@ -83,6 +83,15 @@ impl Starved {
         full_fence(Between::AskAndLook);
     }
 
+    /// Puts by `put` what there is room for, and asks for one call if it says that something is
+    /// left, each time anew: the call of the last time is used up.
+    pub(crate) fn put_or_ask(&self, mut put: impl FnMut() -> bool) {
+        if put() {
+            self.ask();
+            put();
+        }
+    }
+
     /// There is room: nobody needs to call.
     pub(crate) fn take_back(&self) {
         self.0.store(false, Ordering::Release);

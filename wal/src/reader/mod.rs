@@ -4,6 +4,7 @@
 //! keeps the segment from being recycled meanwhile. Never passes its limit.
 
 pub(crate) mod lookup;
+pub(crate) mod place;
 pub(crate) mod pool;
 pub(crate) mod reads;
 
@@ -12,10 +13,11 @@ use std::io;
 use std::sync::Arc;
 
 use self::lookup::Hint;
+pub use self::place::{PlacedRecord, Places, RecordPlace};
 use self::reads::Reads;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, ReadError};
-use crate::format::group::{GroupHeader, Place};
+use crate::format::group::{GroupHeader, HEADER_LEN, Place};
 use crate::format::record::{self, Flags};
 use crate::format::segment::GROUPS_AT;
 use crate::log::Shared;
@@ -38,6 +40,8 @@ pub struct ReadRecord<'a> {
     pub flags: Flags,
     /// As staged, in one piece.
     pub body: &'a [u8],
+    /// Where it lies; `None` if it is in parts.
+    pub place: Option<RecordPlace>,
 }
 
 /// How far a reader goes.
@@ -68,6 +72,10 @@ pub struct Reader<D: Disk> {
     /// The records of the current group that are left.
     group: Vec<u8>,
     taken: usize,
+    /// Where they begin in their segment.
+    group_at: u64,
+    /// The record that was taken last.
+    place: Option<RecordPlace>,
     time_ms: u64,
     assembler: Assembler,
     epoch: u64,
@@ -93,6 +101,8 @@ impl<D: Disk> Reader<D> {
             source: None,
             group: Vec::new(),
             taken: 0,
+            group_at: 0,
+            place: None,
             time_ms: 0,
             assembler: Assembler::default(),
             epoch: 0,
@@ -135,8 +145,8 @@ impl<D: Disk> Reader<D> {
         };
         let lsn = self.next;
         self.next = lsn.next();
-        let body = self.assembler.whole();
-        Ok(Some(ReadRecord { lsn, time_ms: self.time_ms, kind, flags, body }))
+        let (body, place) = (self.assembler.whole(), self.place);
+        Ok(Some(ReadRecord { lsn, time_ms: self.time_ms, kind, flags, body, place }))
     }
 
     /// After a truncation behind its place it begins anew there; in front of it, it ends.
@@ -192,7 +202,11 @@ impl<D: Disk> Reader<D> {
             Err(PartFault::NoBeginning) => return Err(self.trimmed()),
             Err(fault) => return Err(self.damage(fault.to_string())),
         };
+        let is_part = taken.1.has(Flags::CONTINUES) || taken.1.has(Flags::MORE);
+        let offset = self.group_at + self.taken as u64;
         self.taken = self.group.len() - behind.len();
+        let segment = self.read_at().0;
+        self.place = (!is_part).then_some(RecordPlace { segment, offset });
         Ok(whole.then_some(taken))
     }
 
@@ -219,6 +233,7 @@ impl<D: Disk> Reader<D> {
             return Err(damage(lease.segment(), at, self.next, fault.to_string()));
         }
         self.group.extend_from_slice(header.records(bytes));
+        self.group_at = at + HEADER_LEN as u64;
         self.time_ms = header.time_ms;
         Ok(Some(header))
     }
@@ -283,7 +298,7 @@ impl<D: Disk> Reader<D> {
             Some(header) if header.first_lsn <= wanted => header,
             // The index is not what was written. It is a hint: the groups tell.
             _ => {
-                let number = self.place().0;
+                let number = self.read_at().0;
                 let same = |segment: &&Arc<Segment<_>>| segment.header.number == number;
                 let Some(lease) = self.log.table.lease(same) else { return Err(self.trimmed()) };
                 self.enter(lease, plain, false);
@@ -338,7 +353,7 @@ impl<D: Disk> Reader<D> {
     }
 
     /// Segment and offset of what is read next.
-    fn place(&self) -> (u64, u64) {
+    fn read_at(&self) -> (u64, u64) {
         let Some(source) = &self.source else { unreachable!("the reader has been placed") };
         (source.lease.segment().header.number, source.walk.at())
     }

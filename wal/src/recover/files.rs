@@ -13,7 +13,7 @@ use crate::format::segment::{self, Beginning, Closing, GROUPS_AT, SegmentHeader}
 use crate::io::IoBuffer;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
-use crate::recover::rules::{self, Rule};
+use crate::rules::{self, Rule};
 use crate::segment::{META_NAME, segment_name, segment_number, spare_name, spare_number};
 
 /// A segment as found.

@@ -7,7 +7,6 @@ mod ahead;
 pub(crate) mod assemble;
 pub(crate) mod files;
 mod report;
-pub(crate) mod rules;
 mod skip;
 mod verdict;
 pub(crate) mod walk;
@@ -25,7 +24,6 @@ pub use self::report::{
     Cleared, End, OnProgress, PROGRESS_STEP, Progress, RecoveredRecord, Recovery, Renewed,
     SegmentReport, Visit, Void, Why,
 };
-use self::rules::Rule;
 use self::skip::first_header;
 use self::verdict::{Proof, does_not_follow};
 use self::walk::{Step, Walk};
@@ -38,6 +36,7 @@ use crate::format::segment::{Beginning, GROUPS_AT, LastGood};
 use crate::log::{FLIGHTS_MAX, Options};
 use crate::lsn::Lsn;
 use crate::reader::reads::Reads;
+use crate::rules::{self, Rule};
 use crate::segment::{META_NAME, Segment};
 
 /// What the log needs to go on.
@@ -45,6 +44,8 @@ pub(crate) struct Recovered<D: Disk> {
     pub(crate) files: Files<D>,
     pub(crate) recovery: Recovery,
     pub(crate) last: LastGood,
+    /// That of the newest group; 0 if there is none.
+    pub(crate) term: u64,
     /// Segments with groups, as readers see them.
     pub(crate) segments: Vec<Arc<Segment<D::File>>>,
     /// The groups at the end that nothing proves to have been durable, in order.
@@ -84,6 +85,7 @@ pub(crate) fn recover<D: Disk>(
         proof: Proof::default(),
         assembler: Assembler::default(),
         last: LastGood::default(),
+        term: 0,
         recovery: Recovery { epoch: files.epoch, foreign, ..Recovery::default() },
         segments: Vec::new(),
         newest: VecDeque::new(),
@@ -109,7 +111,7 @@ pub(crate) fn recover<D: Disk>(
         fold.recovery.segments.extend(live[rest..].iter().map(void));
     }
     fold.meter.finish();
-    let last = fold.last;
+    let (last, term) = (fold.last, fold.term);
     let mut recovery = fold.recovery;
     recovery.unfinished += fold.assembler.forget();
     recovery.last_lsn = last.lsn;
@@ -118,7 +120,7 @@ pub(crate) fn recover<D: Disk>(
     let known = |group: &FoundGroup| proof.covers(&group.header) || !rules::holds(Rule::Renewal);
     let unproven = fold.newest.into_iter().skip_while(known);
     let (segments, unproven) = (fold.segments, unproven.collect());
-    Ok(Recovered { files, recovery, last, segments, unproven })
+    Ok(Recovered { files, recovery, last, term, segments, unproven })
 }
 
 const WRONG_COUNT: &str = "it does not hold as many records as it says";
@@ -136,6 +138,8 @@ struct Fold<'o, 'v, F> {
     proof: Proof,
     assembler: Assembler,
     last: LastGood,
+    /// Of the last group.
+    term: u64,
     recovery: Recovery,
     segments: Vec<Arc<Segment<F>>>,
     /// The last groups: those before them are proven by the headers of these.
@@ -249,7 +253,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
                 Step::Group { header, bytes, records } => (header, bytes, records),
                 Step::End(torn) => break torn,
             };
-            if let Some(why) = does_not_follow(&header, &self.last) {
+            if let Some(why) = does_not_follow(&header, &self.last, self.term) {
                 break Some(why);
             }
             records.map_err(|fault| damaged_group(segment, at, &header, fault.to_string()))?;
@@ -284,6 +288,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         }
         self.newest.push_back(FoundGroup { before: self.last, at, header: *header });
         self.last = LastGood::of(header, at + header.length as u64);
+        self.term = header.term;
         let needs = header.open.map_or(0, |place| place.segment);
         kept.note_durable(header.first_lsn, self.last.lsn, self.last.end, needs);
     }
@@ -335,7 +340,9 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             Beginning::Break => Ok(next.header.last_good == self.last),
             Beginning::Roll => {
                 let first = first_group(next)?;
-                Ok(first.is_some_and(|header| does_not_follow(&header, &self.last).is_none()))
+                Ok(first.is_some_and(|header| {
+                    does_not_follow(&header, &self.last, self.term).is_none()
+                }))
             }
         }
     }

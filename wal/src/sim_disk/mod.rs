@@ -56,6 +56,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use self::crash::Survival;
 pub use self::faults::{Fault, Lie, Op};
 use self::names::FileId;
+pub use self::random::Random;
 use self::state::State;
 pub use self::tamper::Unsynced;
 use crate::disk::{Completion, Disk, DiskFile, Write, assert_blocks};

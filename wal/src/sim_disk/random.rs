@@ -1,7 +1,54 @@
 //! Chance from a seed: the same seed, the same choices, on every machine.
 //!
-//! Owns: one mixing function. Choices are functions of the seed and of what is chosen about, not
-//! of how many choices were made before, so that a new choice in one place shifts no other.
+//! Owns: one mixing function. The disk's choices are functions of the seed and of what is chosen
+//! about, not of how many choices were made before, so that a new choice in one place shifts no
+//! other; tests that tell stories draw from a [`Random`].
+
+/// A stream of numbers (`SplitMix64`), for tests: the same seed makes the same stream.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The stream of this seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The stream for one purpose of a seed: draws for another one do not shift it.
+    #[must_use]
+    pub fn about(seed: u64, purpose: u64) -> Self {
+        let mut random = Self(seed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        random.number();
+        random
+    }
+
+    /// Any number.
+    pub const fn number(&mut self) -> u64 {
+        let number = mix(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        number
+    }
+
+    /// A number below `bound`, which is not zero.
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        self.number() % bound
+    }
+
+    /// As [`below`](Self::below), for places in a list.
+    pub fn index(&mut self, bound: usize) -> usize {
+        usize::try_from(self.below(bound as u64)).unwrap_or(0)
+    }
+
+    /// True once in so many times.
+    pub const fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+
+    /// One of these, which are not none.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())]
+    }
+}
 
 /// A choice about one thing, named by numbers.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +74,12 @@ impl Choice {
     }
 }
 
+/// What one state of `SplitMix64` is apart from the next.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// `SplitMix64`: each bit of the result depends on each bit of `value`.
 pub(super) const fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = value.wrapping_add(STEP);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
@@ -42,15 +92,10 @@ mod tests {
     #[test]
     fn mixing_is_the_published_function() {
         // The first outputs of the reference generator seeded with 1234567.
-        let mut state = 1_234_567_u64;
-        let mut next = || {
-            let output = mix(state);
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            output
-        };
-        assert_eq!(next(), 6_457_827_717_110_365_317);
-        assert_eq!(next(), 3_203_168_211_198_807_973);
-        assert_eq!(next(), 9_817_491_932_198_370_423);
+        let mut random = Random::new(1_234_567);
+        assert_eq!(random.number(), 6_457_827_717_110_365_317);
+        assert_eq!(random.number(), 3_203_168_211_198_807_973);
+        assert_eq!(random.number(), 9_817_491_932_198_370_423);
     }
 
     #[test]

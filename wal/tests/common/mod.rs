@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "it is only part of tests")]
 
-pub mod counting;
+pub mod hooked;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

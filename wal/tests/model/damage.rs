@@ -8,10 +8,9 @@ use std::io;
 use zzq_wal::disk::Disk;
 use zzq_wal::format::checksum;
 use zzq_wal::format::group::GroupHeader;
-use zzq_wal::sim_disk::SimDisk;
+use zzq_wal::sim_disk::{Random, SimDisk};
 use zzq_wal::{Log, Lsn, OpenError, ReadError, segment_number};
 
-use super::Random;
 use super::expected::Expected;
 use super::image::Setting;
 use super::replay::options;
@@ -30,7 +29,8 @@ enum Spoilt {
 /// Spoils `image` and opens it; true if it was refused.
 pub fn check(setting: &Setting<'_>, image: &SimDisk, random: &mut Random) -> Result<bool, String> {
     let Some(spoilt) = spoil(setting.expected, image, random) else { return Ok(false) };
-    judge(setting, image, &spoilt, random.next()).map_err(|what| format!("with {spoilt:?}: {what}"))
+    judge(setting, image, &spoilt, random.number())
+        .map_err(|what| format!("with {spoilt:?}: {what}"))
 }
 
 fn judge(

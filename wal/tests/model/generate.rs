@@ -4,9 +4,8 @@
 
 use std::io::ErrorKind;
 
-use zzq_wal::sim_disk::{Fault, Op, Survival};
+use zzq_wal::sim_disk::{Fault, Op, Random, Survival};
 
-use super::Random;
 use super::operation::{Body, Cut, Ending, History, Lies, Operation, Salts, Start, Step};
 
 /// Producers in each life.
@@ -33,7 +32,7 @@ pub fn history(seed: u64) -> History {
         left = left.map(|left: u64| left.saturating_sub(1));
         if left == Some(0) {
             left = None;
-            steps.push(Step { seed: random.next(), operation: end(&mut random) });
+            steps.push(Step { seed: random.number(), operation: end(&mut random) });
         }
         let operation = match random.below(1000) {
             0..330 => {
@@ -63,9 +62,9 @@ pub fn history(seed: u64) -> History {
         if doomed && left.is_none() {
             left = Some(1 + random.below(50));
         }
-        steps.push(Step { seed: random.next(), operation });
+        steps.push(Step { seed: random.number(), operation });
     }
-    steps.push(Step { seed: random.next(), operation: end(&mut random) });
+    steps.push(Step { seed: random.number(), operation: end(&mut random) });
     History { seed, segment_size, salts: Salts::Fresh, lies: Lies::None, steps }
 }
 
@@ -118,7 +117,7 @@ fn how_it_ends(random: &mut Random) -> Ending {
     if random.one_in(3) {
         Ending::Killed
     } else {
-        Ending::PowerCut(Survival::Seeded(random.next()))
+        Ending::PowerCut(Survival::Seeded(random.number()))
     }
 }
 
@@ -127,7 +126,7 @@ fn end(random: &mut Random) -> Operation {
     let mut cut_off = Vec::new();
     while random.one_in(3) {
         cut_off.push(if random.one_in(2) {
-            let survival = Survival::Seeded(random.next());
+            let survival = Survival::Seeded(random.number());
             Cut::Power { nth: 1 + random.below(40), survival }
         } else {
             let (op, nth) = (random.pick(&STEPS), 1 + random.below(6));
@@ -135,7 +134,7 @@ fn end(random: &mut Random) -> Operation {
         });
     }
     let start = Start {
-        seed: random.next(),
+        seed: random.number(),
         visit_from: if random.one_in(3) { random.below(1024) } else { 0 },
         by_image: random.one_in(8),
         held: !random.one_in(4),

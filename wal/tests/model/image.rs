@@ -6,10 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use zzq_wal::disk::Disk;
-use zzq_wal::sim_disk::{Op, SimDisk, Survival};
+use zzq_wal::sim_disk::{Op, Random, SimDisk, Survival};
 use zzq_wal::{Handed, Log, Lsn, OpenError, Producer, Staging, Wake};
 
-use super::Random;
 use super::damage;
 use super::expected::{Expected, Record};
 use super::operation::History;
@@ -162,13 +161,13 @@ impl Images {
     ) -> Result<SimDisk, String> {
         self.cut_starts += 1;
         image.cut_power(1 + random.below(24));
-        let options = options(setting.history, random.next());
+        let options = options(setting.history, random.number());
         match Log::open(image.clone(), options, 0, &mut |_| Ok(())) {
             Ok(_) => {}
             Err(OpenError::Disk { .. }) if image.is_off() => {}
             Err(error) => return Err(format!("a start without power: {error}")),
         }
-        Ok(image.crash(random.next()))
+        Ok(image.crash(random.number()))
     }
 }
 
@@ -179,7 +178,7 @@ fn open(
     random: &mut Random,
 ) -> Result<(Log<SimDisk>, usize), String> {
     let expected = setting.expected;
-    let mut options = options(setting.history, random.next());
+    let mut options = options(setting.history, random.number());
     let from = if random.one_in(4) { random.index(expected.durable + 1) } else { 0 };
     options.visit_from = Lsn::new(from as u64 + 1);
     let mut visited = expected.visit(from);
@@ -257,7 +256,7 @@ fn live_again(
     drop((lane, log));
     let survival = random.pick(&[Survival::Nothing, Survival::Everything]);
     let left = image.crash_with(survival);
-    let options = options(setting.history, random.next());
+    let options = options(setting.history, random.number());
     let mut visited = expected.visit(0);
     let opened = Log::open(left, options, 0, &mut |record| {
         visited.take(&record);

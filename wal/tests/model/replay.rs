@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use zzq_wal::disk::Disk;
-use zzq_wal::sim_disk::{Fault, Lie, SimDisk};
+use zzq_wal::sim_disk::{Fault, Lie, Random, SimDisk};
 use zzq_wal::{
     Entropy, Handed, Log, Lsn, OpenError, Options, Producer, Recovery, StageError, Staging, Status,
     TailCursor, Wake, segment_number,
@@ -19,7 +19,7 @@ use super::image;
 use super::operation::{
     Body, Cut, Ending, History, KNOWN_SALT, Lies, Operation, Salts, Start, Step,
 };
-use super::{Plan, Random, Report};
+use super::{Plan, Report};
 
 pub struct Replay<'h> {
     history: &'h History,
@@ -145,7 +145,7 @@ impl<'h> Replay<'h> {
             Body::FromDisk(len) => {
                 // Without power nothing is found.
                 let files = self.disk.list().unwrap_or_default();
-                let mut random = Random(seed);
+                let mut random = Random::new(seed);
                 let name = files.get(random.index(files.len().max(1)));
                 let found = name.and_then(|(name, _)| self.disk.bytes(name).ok());
                 let found = found.unwrap_or_default();
@@ -396,7 +396,7 @@ pub fn options(history: &History, seed: u64) -> Options {
     let constant = history.salts == Salts::Constant;
     let mut random = Random::about(seed, 3);
     let entropy: Entropy = Box::new(move || {
-        let salt = u128::from(random.next()) << 64 | u128::from(random.next());
+        let salt = u128::from(random.number()) << 64 | u128::from(random.number());
         if constant { KNOWN_SALT } else { salt.to_le_bytes() }
     });
     Options {

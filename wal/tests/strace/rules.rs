@@ -105,14 +105,15 @@ impl<'c> Rules<'c> {
                     broken.push(format!("{from} becomes {to} before it is synced"));
                 }
             }
-            let Some(synced) = self.synced(DIRECTORY, rename.ended) else {
+            let synced = self.synced(DIRECTORY, rename.ended);
+            if synced.is_none() && !is_spare {
                 broken.push(format!("{to} has a name that is not durable"));
-                continue;
-            };
+            }
+            let ended = synced.map_or(usize::MAX, |synced| synced.ended);
             let writes = |call: &&&Call| is_group(call) || is_plain_write(call);
             let of_file = |call: &&&Call| call.file() == Some(to);
             let mut later = self.calls.iter().filter(writes).filter(of_file);
-            if later.any(|call| call.began > rename.ended && call.began <= synced.ended) {
+            if later.any(|call| call.began > rename.ended && call.began <= ended) {
                 broken.push(format!("{to} is written before its name is durable"));
             }
         }
@@ -128,21 +129,37 @@ impl<'c> Rules<'c> {
         }
     }
 
-    /// Never are both pages of `meta` under way.
+    /// Never are both pages of `meta` under way. The one that is may be written again.
     fn pages(&self, cases: &mut Cases, broken: &mut Vec<String>) {
         let is_meta = |call: &&&Call| matches!(call.file(), Some("meta" | "meta.new"));
-        let mut unsynced = None;
+        let mut unsynced: Option<&Call> = None;
         for call in self.calls.iter().filter(is_meta) {
             if is_sync(call) {
                 unsynced = None;
             } else if is_plain_write(call) {
                 cases.pages += 1;
-                if let Some(before) = unsynced.replace(&call.arguments) {
-                    broken
-                        .push(format!("a page of meta is written upon an unsynced one: {before}"));
+                // Each start makes another file, whatever the one before was left with.
+                let is_other = |before: &&Call| {
+                    before.file() == call.file() && before.offset() != call.offset()
+                };
+                if let Some(before) = unsynced.replace(call).filter(is_other) {
+                    let (page, before) = (&call.arguments, &before.arguments);
+                    broken.push(format!("a page of meta is written: {page}\nupon: {before}"));
                 }
             }
         }
+    }
+
+    /// The other page of `meta` says the same, and is synced.
+    fn is_second_page(&self, call: &Call) -> bool {
+        let bytes =
+            |call: &Call| call.arguments.rsplit_once(',').map(|(bytes, _)| bytes.to_owned());
+        let mut writes = self.about("meta").filter(|other| is_plain_write(other));
+        let other = writes.find(|other| other.ended < call.began && bytes(other) == bytes(call));
+        other.is_some_and(|other| {
+            let synced = self.synced("meta", other.ended);
+            synced.is_some_and(|synced| synced.ended < call.began)
+        })
     }
 
     /// Headers, closings, indexes and pages are synced in the end.
@@ -153,7 +170,7 @@ impl<'c> Rules<'c> {
                 self.renames().find(|(rename, from, _)| *from == file && rename.began > call.ended);
             let synced = self.synced(file, call.ended).is_some()
                 || later_name.is_some_and(|(_, _, to)| self.synced(to, call.ended).is_some());
-            if !synced {
+            if !synced && !self.is_second_page(call) {
                 broken.push(format!("{file} is written and never synced"));
             }
         }

@@ -69,6 +69,11 @@ impl Call {
         self.arguments.split('"').skip(1).step_by(2).map(last).collect()
     }
 
+    /// Where a plain write goes.
+    pub(crate) fn offset(&self) -> Option<&str> {
+        self.arguments.rsplit_once(", ").map(|(_, offset)| offset.trim())
+    }
+
     pub(crate) fn has(&self, flag: &str) -> bool {
         self.arguments.contains(flag)
     }

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Block, IoBuffer, Loan, ZERO};
+use super::{Block, IoBuffer, Loan, Memory, ZERO};
 use crate::disk::BLOCK;
 
 /// Slots of [`Pool::SLOT`] bytes.
@@ -39,7 +39,8 @@ impl Pool {
             return None;
         }
         let (slot, blocks) = self.free().pop()?;
-        Some(IoBuffer { blocks, len: 0, loan: Some(Loan { pool: Arc::clone(self), slot }) })
+        let loan = Some(Loan { pool: Arc::clone(self), slot });
+        Some(IoBuffer { memory: Memory::Allocated(blocks), len: 0, loan, is_allocated: true })
     }
 
     pub(super) fn take_back(&self, slot: u16, blocks: Vec<Block>) {

@@ -1,6 +1,6 @@
 //! One ring of the kernel, and what is registered with it.
 //!
-//! Owns: the mapping, the order of its system calls, the table of files.
+//! Owns: the mapping, the order of its system calls, the file that is registered.
 //! Does not know: which writes are in flight; its caller keeps their memory.
 
 use std::io;
@@ -37,7 +37,7 @@ pub(super) struct Ring {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'a> {
     pub(super) file: &'a OpenFile,
-    pub(super) address: usize,
+    pub(super) start: *const u8,
     pub(super) len: usize,
     /// The slot of the pool that it lies in.
     pub(super) slot: Option<u16>,
@@ -100,6 +100,13 @@ impl Ring {
         self.files.registered
     }
 
+    /// What the kernel says of it, for tests: the files that it keeps are named there.
+    #[cfg(test)]
+    pub(super) fn described(&self) -> String {
+        let number = self.mapped.as_raw_fd();
+        std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default()
+    }
+
     /// Binds a deferred ring to the calling thread.
     pub(super) fn enable(&self) -> io::Result<()> {
         self.mapped.submitter().register_enable_rings()
@@ -121,7 +128,8 @@ impl Ring {
             .starts()
             .iter()
             .map(|start| libc::iovec {
-                iov_base: ptr::with_exposed_provenance_mut(*start),
+                // An address is all that the kernel takes: it pins the pages behind it.
+                iov_base: ptr::without_provenance_mut(*start),
                 iov_len: Pool::SLOT,
             })
             .collect();
@@ -166,11 +174,10 @@ impl Ring {
     }
 
     fn write(&mut self, request: &Request<'_>) -> squeue::Entry {
-        let Request { address, offset, .. } = *request;
+        let Request { start, offset, .. } = *request;
         let file = request.file.as_raw_fd();
         let Ok(len) = u32::try_from(request.len) else { unreachable!("groups are shorter") };
         let flags = if request.sync { libc::RWF_DSYNC } else { 0 };
-        let start = ptr::with_exposed_provenance(address);
         let place = self.files.place(&self.mapped, request.file);
         let slot = request.slot.filter(|slot| *slot < self.slots);
         let entry = match (place, slot) {
@@ -256,40 +263,33 @@ impl Drop for Ring {
     }
 }
 
-/// Files that the kernel need not look up: the segment that is written, and the one before.
+/// The file that the kernel need not look up: the segment that is written. No other is kept open,
+/// since it may have been removed: its space would not come back before.
 #[derive(Debug)]
 struct Files {
-    places: [Option<OpenFile>; 2],
-    /// The place that the next new file takes.
-    next: usize,
+    known: Option<OpenFile>,
     registered: bool,
 }
 
 impl Files {
     fn register(ring: &IoUring) -> Self {
-        let registered = ring.submitter().register_files(&[-1, -1]).is_ok();
-        Self { places: [None, None], next: 0, registered }
+        let registered = ring.submitter().register_files(&[-1]).is_ok();
+        Self { known: None, registered }
     }
 
-    /// The place of `file`; none where files cannot be registered.
+    /// The place of `file`; none where files cannot be registered. Writes to the file before it
+    /// that are in flight keep it by themselves.
     fn place(&mut self, ring: &IoUring, file: &OpenFile) -> Option<u32> {
         if !self.registered {
             return None;
         }
-        let known = self
-            .places
-            .iter()
-            .position(|place| place.as_ref().is_some_and(|known| known.is_same(file)));
-        let place = known.unwrap_or(self.next);
-        let number = u32::try_from(place).ok()?;
-        if known.is_none() {
-            if ring.submitter().register_files_update(number, &[file.as_raw_fd()]).is_err() {
-                self.registered = false;
+        if self.known.as_ref().is_none_or(|known| !known.is_same(file)) {
+            if ring.submitter().register_files_update(0, &[file.as_raw_fd()]).is_err() {
+                (self.known, self.registered) = (None, false);
                 return None;
             }
-            self.places[place] = Some(file.clone());
-            self.next = (place + 1) % self.places.len();
+            self.known = Some(file.clone());
         }
-        Some(number)
+        Some(0)
     }
 }

@@ -97,6 +97,24 @@ fn files_come_and_go_while_writes_are_in_flight() {
     }
 }
 
+/// What was removed gives its space back once another segment is written.
+#[test]
+fn only_the_file_that_is_written_is_kept_open() {
+    for issuers in [Issuers::Any, Issuers::One] {
+        let Some(fixture) = fixture(issuers, 8, 1) else { return };
+        let Fixture { uring, directory, .. } = &fixture;
+        let event = event::create().unwrap();
+        for name in ["first-file", "second-file"] {
+            let file = directory.create(name, BLOCK as u64).unwrap();
+            uring.submit(write(&file, 0, 1, Some(&event))).unwrap();
+            assert_eq!(reap(uring, &event, 1).len(), 1);
+            directory.remove(name).unwrap();
+        }
+        let kept = uring.inner().ring.described();
+        assert!(kept.contains("second-file") && !kept.contains("first-file"), "{kept}");
+    }
+}
+
 #[test]
 fn each_leader_is_called_for_its_own_writes() {
     let Some(Fixture { uring, file, .. }) = fixture(Issuers::Any, 8, 8) else { return };

@@ -1,9 +1,11 @@
-//! Rules of recovery that a test can switch off, to prove that the tests would notice.
+//! Rules of the log that a test can switch off, to prove that the tests would notice; the
+//! simulator plants a bug by it.
 //!
-//! Owns: which rule is off. Without the feature `negative-controls` none ever is, and the question
-//! costs nothing; with it there is no release build.
+//! Owns: which rule is off on this thread: one at most. Without the feature `negative-controls`
+//! none ever is, and the question costs nothing; with it there is no release build.
 
-/// A rule without which a crash or a broken disk would lose, forge or bring back records.
+/// A rule without which a crash, a broken disk or the log's own helper would lose, forge or bring
+/// back records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(feature = "negative-controls"),
@@ -18,6 +20,10 @@ pub enum Rule {
     Void,
     /// What nothing proves to be durable is written anew before anything is built on it.
     Renewal,
+    /// It is written to another place: nothing is cut or written over where it stands.
+    NotInPlace,
+    /// A file is not used again while somebody reads it.
+    Lease,
 }
 
 #[cfg(all(feature = "negative-controls", not(debug_assertions)))]
@@ -35,35 +41,35 @@ pub use self::switch::{SwitchedOff, switch_off};
 
 #[cfg(feature = "negative-controls")]
 mod switch {
-    use std::sync::atomic::{AtomicU8, Ordering};
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::cell::Cell;
+    use std::marker::PhantomData;
 
     use super::Rule;
 
-    const NONE: u8 = u8::MAX;
-    static OFF: AtomicU8 = AtomicU8::new(NONE);
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-    /// As long as it is there, a rule is off in the whole process.
-    #[derive(Debug)]
-    pub struct SwitchedOff {
-        _alone: MutexGuard<'static, ()>,
+    thread_local! {
+        // Who asks is who opens, leads or helps the log: in tests and in the simulator one thread.
+        static OFF: Cell<Option<Rule>> = const { Cell::new(None) };
     }
 
-    /// Switches a rule off, or none; it waits until whoever did so before has ended.
+    /// As long as it is there, a rule is off on the thread that has switched it off.
+    #[derive(Debug)]
+    pub struct SwitchedOff {
+        before: Option<Rule>,
+        _of_one_thread: PhantomData<*const ()>,
+    }
+
+    /// Switches a rule off on this thread, in place of another, or none.
     pub fn switch_off(rule: Option<Rule>) -> SwitchedOff {
-        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        OFF.store(rule.map_or(NONE, |rule| rule as u8), Ordering::SeqCst);
-        SwitchedOff { _alone: alone }
+        SwitchedOff { before: OFF.replace(rule), _of_one_thread: PhantomData }
     }
 
     impl Drop for SwitchedOff {
         fn drop(&mut self) {
-            OFF.store(NONE, Ordering::SeqCst);
+            OFF.set(self.before);
         }
     }
 
     pub(crate) fn holds(rule: Rule) -> bool {
-        OFF.load(Ordering::Relaxed) != rule as u8
+        OFF.get() != Some(rule)
     }
 }
