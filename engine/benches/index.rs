@@ -61,6 +61,7 @@ fn subscriber(session: u32, sub: u32) -> Subscriber {
         session: SessionNumber::new(u64::from(session) + 1).unwrap(),
         lane: 0,
         flags: SessionFlags::CONNECTED,
+        since: 0,
         sub: SubNumber::new(sub),
         options: SubscribeOptions::with_qos(QoS::AtLeastOnce),
         id: None,
@@ -109,7 +110,7 @@ impl Rig {
 }
 
 fn publication(topic: TopicName<'_>) -> Publication<'_> {
-    Publication { topic, publisher: None, qos: QoS::AtLeastOnce, retain: false }
+    Publication { topic, publisher: None, client_hash: 0, qos: QoS::AtLeastOnce, retain: false }
 }
 
 /// The resident set in bytes, pages of 4 KiB assumed.

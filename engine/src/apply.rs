@@ -6,15 +6,19 @@
 //! logs that keep the lanes' promises: a session number names one session, and a QoS 2 identifier
 //! that is open is not published again (only the publisher's part can tell).
 
+mod history;
 mod late_decision;
 mod publish;
 mod receipt;
+mod run;
 mod session;
 mod subscribe;
 #[cfg(test)]
 mod tests;
 
 use zzq_types::Lsn;
+
+pub use run::QueuedRun;
 
 use crate::counters::Ignored;
 use crate::effect::{Effect, Effects};
@@ -60,6 +64,7 @@ impl State {
                 }
             }
             Record::LateDecision(late) => self.late_decision(lsn, late, effects),
+            Record::History(history) => self.history(lsn, history, effects),
             Record::Release(release) => self.release(*release),
             Record::SessionDown(down) => self.session_down(time_ms, down, effects),
             Record::SessionEnd(end) => self.session_end(time_ms, *end, effects),

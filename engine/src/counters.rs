@@ -34,9 +34,11 @@ pub enum Ignored {
     OutOfNumbers,
     /// A retained message that is not the one meant.
     UnknownRetained,
+    /// History that does not go on from where its subscription is.
+    StaleHistory,
 }
 
-const COUNT: usize = Ignored::UnknownRetained as usize + 1;
+const COUNT: usize = Ignored::StaleHistory as usize + 1;
 
 /// How often each reason came.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

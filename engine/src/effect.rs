@@ -36,6 +36,8 @@ pub enum Effect<'a> {
         lsn: Lsn,
         /// The RETAIN flag of the delivery.
         retain: bool,
+        /// Whether it is sent with its place in the log: its subscription started in the past.
+        placed: bool,
         /// The subscription identifiers that are sent along.
         ids: SubscriptionIds<'a>,
     },

@@ -5,23 +5,27 @@
 //! The entries of all parts of a state, merged, are those of the whole: the number of shards
 //! leaves no trace. `doc/records.md` draws every byte.
 
+mod owners;
 mod read;
 mod references;
 mod sections;
 #[cfg(test)]
 mod tests;
 mod touched;
+mod untouched;
 mod write;
 
 use zzq_types::Lsn;
 
 use crate::wire::{Reader, RecordError, put};
 
+pub use owners::{Owner, Owners};
 pub use read::{ImageError, Loader};
 pub use references::references;
 pub use sections::Sections;
 pub use touched::Touched;
-pub use write::write;
+pub use untouched::UntouchedReader;
+pub use write::{write, write_with};
 
 /// A part of an image; in an image they stand in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,11 +51,13 @@ pub enum Section {
     Retained = 9,
     /// Facts by kind and key.
     Facts = 10,
+    /// How far subscriptions have come that start in the past, by session and number.
+    Replays = 11,
 }
 
 impl Section {
     /// All, in their order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Marks,
         Self::Sessions,
         Self::Subscriptions,
@@ -62,6 +68,7 @@ impl Section {
         Self::Orphans,
         Self::Retained,
         Self::Facts,
+        Self::Replays,
     ];
 
     /// The section with this number.
@@ -129,6 +136,7 @@ const LATE: u8 = 1 << 3;
 const PICK: u8 = 1 << 4;
 const IDS: u8 = 1 << 5;
 const EXPIRES: u8 = 1 << 6;
+const PLACED: u8 = 1 << 7;
 
 const VOLATILE: u8 = 1;
 

@@ -26,8 +26,8 @@ use self::table::IdTable;
 use self::trie::{Trie, Walk};
 use crate::{SessionNumber, SubNumber};
 
-pub(crate) use self::group::Draw;
-pub use self::group::GroupStrategy;
+pub(crate) use self::group::{Draw, Hashes};
+pub use self::group::{GroupStrategies, GroupStrategy};
 pub use self::hash::HashSeed;
 pub(crate) use self::sessions::Head;
 pub use self::sessions::SessionFlags;
@@ -48,7 +48,9 @@ pub struct Index {
     walk: Walk,
     sessions: Sessions,
     cache: MatchCache,
-    strategy: GroupStrategy,
+    strategies: GroupStrategies,
+    /// Whose turn is first in a group that this lane has not picked for.
+    first_turn: usize,
     subscriptions: usize,
     generation: u64,
 }
@@ -79,6 +81,9 @@ pub struct Subscriber {
     pub lane: u16,
     /// What is now known of the session.
     pub flags: SessionFlags,
+    /// When the session's connection came, or zero: the least has been there for longest. Lanes
+    /// must mean the same by it.
+    pub since: u32,
     /// The subscription within its session.
     pub sub: SubNumber,
     /// QoS is the granted one; retain handling is no matter of the index.
@@ -122,15 +127,22 @@ impl Index {
             walk: Walk::default(),
             sessions: Sessions::new(),
             cache: MatchCache::new(cache_bytes),
-            strategy: GroupStrategy::default(),
+            strategies: GroupStrategies::default(),
+            first_turn: 0,
             subscriptions: 0,
             generation: 0,
         }
     }
 
-    /// Sets how shared groups choose.
-    pub fn set_strategy(&mut self, strategy: GroupStrategy) {
-        self.strategy = strategy;
+    /// Sets how shared groups choose. Lanes that begin at different turns use members evenly also
+    /// where each of them has little to give.
+    pub fn set_strategies(&mut self, strategies: GroupStrategies, first_turn: usize) {
+        for entry in self.entries.values_mut() {
+            if let Some(groups) = &mut entry.groups {
+                groups.renew(&strategies, first_turn);
+            }
+        }
+        (self.strategies, self.first_turn) = (strategies, first_turn);
         self.generation += 1;
     }
 
@@ -144,9 +156,10 @@ impl Index {
     pub fn insert(&mut self, filter: Filter<'_>, subscriber: Subscriber) -> Inserted {
         assert!(subscriber.lane < LANES_MAX, "lane {} of at most 64", subscriber.lane);
         self.generation += 1;
-        let Subscriber { session, lane, flags, sub, options, id } = subscriber;
+        let Subscriber { session, lane, flags, since, sub, options, id } = subscriber;
         let entry = self.make_entry(filter.topic_filter());
-        let head = Head { number: session, load: 0, lane, flags };
+        let lane = u8::try_from(lane).unwrap_or(u8::MAX);
+        let head = Head { number: session, since, load: 0, lane, flags };
         let known = self.sessions.slot(session).filter(|_| {
             let (entry, heads) = (&self.entries[entry], self.sessions.heads());
             entry.find(heads, filter.group(), session).is_some()
@@ -163,7 +176,10 @@ impl Index {
         let entry = &mut self.entries[entry];
         let replaced = match filter.group() {
             None => entry.subs.put(heads, sub),
-            Some(name) => entry.groups.get_or_insert_default().put(heads, name, sub),
+            Some(name) => {
+                let new = || (self.strategies.of(name), self.first_turn);
+                entry.groups.get_or_insert_default().put(heads, name, sub, new)
+            }
         };
         assert!(replaced.is_some() == known.is_some(), "a session stands where it is listed");
         if replaced.is_some() {
@@ -215,17 +231,18 @@ impl Index {
     }
 
     /// Picks a member of a shared group for a message at `qos` that another member left; `None` if
-    /// the group has no member that could take it, or the filter names no group.
+    /// the group has no member that could take it, or the filter names no group. Its topic and its
+    /// publisher are not known any more: where they would choose, members take turns.
     pub fn pick(&mut self, filter: Filter<'_>, qos: QoS) -> Option<Picked> {
         let name = filter.group()?;
-        let topic_hash = self.hasher.hash(filter.topic_filter().as_str());
-        let draw = Draw { strategy: self.strategy, qos, publisher: None, topic_hash };
+        let draw = Draw { qos, hashes: None };
         let entry = self.find_entry(filter.topic_filter())?;
-        let heads = self.sessions.heads();
-        let sub = self.entries[entry].groups.as_mut()?.draw_one(heads, name, draw)?;
-        let head = &heads[sub.slot as usize];
+        let groups = self.entries[entry].groups.as_mut()?;
+        let sub = groups.draw_one(self.sessions.heads(), name, draw)?;
+        groups.taken_one(self.sessions.heads_mut(), name, qos);
+        let head = &self.sessions.heads()[sub.slot as usize];
         let (qos, id) = (qos.min(sub.terms.qos()), sub.terms.id());
-        Some(Picked { session: head.number, lane: head.lane, sub: sub.number, qos, id })
+        Some(Picked { session: head.number, lane: u16::from(head.lane), sub: sub.number, qos, id })
     }
 
     /// The members of a shared group: their sessions with their lanes and how they stand.
@@ -239,7 +256,7 @@ impl Index {
         let heads = self.sessions.heads();
         members.iter().map(|sub| {
             let head = &heads[sub.slot as usize];
-            (head.number, head.lane, head.flags)
+            (head.number, u16::from(head.lane), head.flags)
         })
     }
 
@@ -251,31 +268,33 @@ impl Index {
         groups.zip(name).is_some_and(|(groups, name)| groups.has_members(name))
     }
 
-    /// Sets what is known of a session; false if it has no subscription.
-    pub fn set_flags(&mut self, session: SessionNumber, flags: SessionFlags) -> bool {
+    /// Sets what is known of a session, see [`Subscriber`]; false if it has no subscription.
+    pub fn set_flags(&mut self, session: SessionNumber, flags: SessionFlags, since: u32) -> bool {
         let Some(head) = self.sessions.head_mut(session) else { return false };
-        head.flags = flags;
+        (head.flags, head.since) = (flags, since);
         self.generation += 1;
         true
     }
 
-    /// Sets how much is in flight to a session; false if it has no subscription.
-    pub fn set_load(&mut self, session: SessionNumber, load: u32) -> bool {
+    /// Sets how much a session is owed; false if it has no subscription. Until it is set again,
+    /// picks that are taken count on.
+    pub fn set_load(&mut self, session: SessionNumber, load: u16) -> bool {
         let Some(head) = self.sessions.head_mut(session) else { return false };
         head.load = load;
         true
     }
 
-    /// What is known of a session that has a subscription.
-    pub fn flags(&self, session: SessionNumber) -> Option<SessionFlags> {
+    /// What is known of a session that has a subscription, and since when.
+    pub fn flags(&self, session: SessionNumber) -> Option<(SessionFlags, u32)> {
         let slot = self.sessions.slot(session)?;
-        Some(self.sessions.heads()[slot as usize].flags)
+        let head = &self.sessions.heads()[slot as usize];
+        Some((head.flags, head.since))
     }
 
     /// The lane of a session that has a subscription.
     pub fn lane(&self, session: SessionNumber) -> Option<u16> {
         let slot = self.sessions.slot(session)?;
-        Some(self.sessions.heads()[slot as usize].lane)
+        Some(u16::from(self.sessions.heads()[slot as usize].lane))
     }
 
     /// How many filters there are; those of groups are not counted apart from plain ones.
@@ -308,8 +327,9 @@ impl Index {
         &self.sessions.heads()[sub.slot as usize]
     }
 
-    pub(crate) const fn strategy(&self) -> GroupStrategy {
-        self.strategy
+    /// How a group chooses.
+    pub fn strategy(&self, group: &str) -> GroupStrategy {
+        self.strategies.of(group)
     }
 
     /// The entries whose filter matches `topic`, each once; gives the topic's hash.
@@ -347,6 +367,13 @@ impl Index {
         let heads = self.sessions.heads();
         if let Some(groups) = &mut self.entries[entry].groups {
             groups.draw(heads, draw, |sub| picked(&heads[sub.slot as usize], sub));
+        }
+    }
+
+    /// What was drawn last of the groups of an entry counts.
+    pub(crate) fn taken(&mut self, entry: u32, qos: QoS) {
+        if let Some(groups) = &mut self.entries[entry].groups {
+            groups.taken(self.sessions.heads_mut(), qos);
         }
     }
 

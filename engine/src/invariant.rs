@@ -112,6 +112,10 @@ fn check_session(state: &State, session: &Session) -> Result<(), Violation> {
         let own = sub.number < session.next_sub && numbers.insert(sub.number);
         require(own, "a subscription has a number of its own", place)?;
     }
+    for (number, _) in session.replays() {
+        let known = session.subscriptions.filter_of(number).is_some();
+        require(known, "what starts in the past is a subscription", place)?;
+    }
     for (number, filter) in &session.left {
         let own = *number < session.next_sub && numbers.insert(*number);
         require(own && is_shared(filter), "what was left was shared", place)?;

@@ -37,6 +37,7 @@ mod testing;
 mod will;
 mod wire;
 
+pub use apply::QueuedRun;
 pub use budget::{Budget, Level, Marks};
 pub use counters::{Counters, Ignored};
 pub use deadline::Due;
@@ -48,7 +49,8 @@ pub use gate::Gate;
 pub use group::{Ended, OrphanMessage};
 pub use handed::Handed;
 pub use index::{
-    GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, Picked, SessionFlags, Subscriber,
+    GroupStrategies, GroupStrategy, HashSeed, Index, Inserted, LANES_MAX, Picked, SessionFlags,
+    Subscriber,
 };
 pub use number::{QueueNumber, SessionNumber, SubNumber};
 pub use overlay::Overlay;
@@ -56,7 +58,7 @@ pub use record::Record;
 pub use retained::{Retained, RetainedCursor, RetainedStore};
 pub use route::{Publication, Routed, Router};
 pub use session::Session;
-pub use shard::Shard;
+pub use shard::{Shard, key_hash};
 pub use state::State;
 pub use will::{DetachedWill, Will};
 pub use wire::RecordError;

@@ -22,6 +22,8 @@ pub enum Bug {
     ApplyPanics,
     /// A message is applied twice.
     ApplyTwice,
+    /// History is over when its reader thinks so, whatever was passed by meanwhile.
+    HistoryEndsEarly,
 }
 
 #[cfg(not(feature = "planted-bugs"))]

@@ -5,6 +5,7 @@
 //! Assumes: the log checks that bytes are as they were written; decoding still trusts none of them.
 
 mod facts;
+mod history;
 mod list;
 mod publish;
 mod ranges;
@@ -14,6 +15,7 @@ mod subscribe;
 mod tests;
 
 pub use facts::{Config, Feature, Identity, Membership, SnTopic};
+pub use history::History;
 pub use list::{List, ListBuf, ListIter, Listed};
 pub use publish::{LateDecision, LateItem, LateItems, LateItemsBuf, Orphan, Publish};
 pub use ranges::{
@@ -25,6 +27,7 @@ pub use subscribe::{
     Subscribe, SubscribeItem, SubscribeItems, SubscribeItemsBuf, Unsubscribe, UnsubscribeItems,
     UnsubscribeItemsBuf,
 };
+pub(crate) use subscribe::{put_replay, read_replay};
 
 use crate::wire::{Reader, RecordError};
 
@@ -68,6 +71,8 @@ pub enum Record<'a> {
     Membership(Membership<'a>),
     /// Something that later versions name.
     Feature(Feature<'a>),
+    /// History for a subscription that starts in the past.
+    History(History<'a>),
 }
 
 macro_rules! kinds {
@@ -127,4 +132,5 @@ kinds! {
     15 Identity,
     16 Membership,
     17 Feature,
+    18 History,
 }

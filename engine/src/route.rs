@@ -6,7 +6,7 @@
 
 use zzq_types::{QoS, SubscriptionId, TopicName};
 
-use crate::index::{Draw, Head, Index, SessionFlags, Sub};
+use crate::index::{Draw, Hashes, Head, Index, SessionFlags, Sub};
 use crate::{DecisionBuf, SessionNumber, SubNumber};
 
 /// A publish as far as routing cares.
@@ -16,6 +16,8 @@ pub struct Publication<'a> {
     pub topic: TopicName<'a>,
     /// Whose; `None` for the broker's own.
     pub publisher: Option<SessionNumber>,
+    /// Of its client's identifier, by which groups may choose; zero where there is none.
+    pub client_hash: u32,
     /// As published.
     pub qos: QoS,
     /// As published.
@@ -31,9 +33,12 @@ pub struct Routed {
     pub lanes: u64,
     /// Whether a destination that outlives its connection gets it at QoS 1 or 2.
     pub kept: bool,
-    /// [`SessionFlags::OVER_HIGH_WATER`] and [`SessionFlags::FULL`] if some destination is; that
-    /// of the publisher's own session does not count, for nobody is held for its own queue.
+    /// [`SessionFlags::FULL`] if some destination that gets it at QoS 1 or 2 is, and
+    /// [`SessionFlags::OVER_HIGH_WATER`] if one that gets it at QoS 0 is and is waited for. The
+    /// publisher's own session does not count, for nobody is held for itself.
     pub held: SessionFlags,
+    /// The publisher's own session gets it at QoS 1 or 2 and is [`SessionFlags::FULL`].
+    pub own_full: bool,
 }
 
 /// Makes decisions for one lane; holds the memory for it, and the last publish, for runs.
@@ -118,6 +123,22 @@ impl Router {
         self.last.routed
     }
 
+    /// The message of the last decision was taken: the picks of its groups count. One that is
+    /// offered again, and decided anew, has used up nobody's turn.
+    pub fn taken(&self, index: &mut Index) {
+        if self.last.shared && self.last.generation == index.generation() {
+            for &entry in &self.found {
+                index.taken(entry, self.last.qos);
+            }
+        }
+    }
+
+    /// Whether a group had a pick to make in the last decision: the next publish, though like that
+    /// one, may go elsewhere.
+    pub const fn has_picked(&self) -> bool {
+        self.last.shared
+    }
+
     /// Turns the entries found into a decision.
     fn decide(
         &mut self,
@@ -148,10 +169,8 @@ impl Router {
     /// Collects all subscriptions that match, and picks, in order.
     fn gather(&mut self, index: &mut Index, publication: Publication<'_>) {
         let draw = Draw {
-            strategy: index.strategy(),
             qos: publication.qos,
-            publisher: publication.publisher,
-            topic_hash: self.last.topic_hash,
+            hashes: Some(Hashes { client: publication.client_hash, topic: self.last.topic_hash }),
         };
         let hits = &mut self.hits;
         hits.clear();
@@ -256,11 +275,22 @@ impl Hit {
 
 impl Routed {
     fn add(&mut self, head: &Head, publication: Publication<'_>, qos: QoS) {
-        const HELD: SessionFlags = SessionFlags::OVER_HIGH_WATER.with(SessionFlags::FULL);
         self.lanes |= 1 << head.lane;
         self.kept |= qos.is_acknowledged() && head.flags.contains(SessionFlags::PERSISTENT);
-        if publication.publisher != Some(head.number) {
-            self.held = self.held.with(head.flags.only(HELD));
+        // What is acknowledged waits in the queue, whatever the connection takes; at QoS 0 nothing
+        // enters a queue.
+        let most = if qos.is_acknowledged() {
+            SessionFlags::FULL
+        } else if head.flags.contains(SessionFlags::SLOW) {
+            SessionFlags::NONE
+        } else {
+            SessionFlags::OVER_HIGH_WATER
+        };
+        let stops = head.flags.only(most);
+        if publication.publisher == Some(head.number) {
+            self.own_full |= stops.contains(SessionFlags::FULL);
+        } else {
+            self.held = self.held.with(stops);
         }
     }
 }

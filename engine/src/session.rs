@@ -6,6 +6,7 @@
 mod inbound;
 mod outbound;
 mod queue;
+mod replay;
 mod subscriptions;
 
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use zzq_types::Lsn;
 pub use inbound::Inbound;
 pub use outbound::{Answered, EARLY_MAX, Outbound, Outgoing, Progress, Received};
 pub(crate) use queue::{Extra, Incoming};
-pub use queue::{JUMP, Queue, Waiting};
+pub use queue::{JUMP, Queue, Untouched, Waiting};
+pub use replay::Replay;
 pub use subscriptions::{Subscription, Subscriptions};
 
 use crate::number::{SessionNumber, SubNumber};
@@ -56,6 +58,8 @@ pub struct Session {
     pub(crate) will: Option<Will>,
     /// Shared subscriptions that are no more, whose picks may still be here or under way.
     pub(crate) left: Vec<(SubNumber, Box<str>)>,
+    /// Its subscriptions that start in the past, by number; most have none.
+    pub(crate) replays: Vec<(SubNumber, Replay)>,
 }
 
 /// When something is to be done about a session that is down.
@@ -81,6 +85,7 @@ impl Session {
             inbound: Inbound::default(),
             will: None,
             left: Vec::new(),
+            replays: Vec::new(),
         }
     }
 
@@ -139,6 +144,29 @@ impl Session {
         self.will.as_ref()
     }
 
+    /// How far one of its subscriptions has come that starts in the past.
+    pub fn replay(&self, number: SubNumber) -> Option<&Replay> {
+        self.replays.iter().find(|(known, _)| *known == number).map(|(_, replay)| replay)
+    }
+
+    /// All of these.
+    pub fn replays(&self) -> impl Iterator<Item = (SubNumber, &Replay)> {
+        self.replays.iter().map(|(number, replay)| (*number, replay))
+    }
+
+    pub(crate) fn replay_mut(&mut self, number: SubNumber) -> Option<&mut Replay> {
+        self.replays.iter_mut().find(|(known, _)| *known == number).map(|(_, replay)| replay)
+    }
+
+    /// A subscription starts in the past, anew perhaps, or does not.
+    pub(crate) fn set_replay(&mut self, number: SubNumber, replay: Option<Replay>) {
+        self.replays.retain(|(known, _)| *known != number);
+        if let Some(replay) = replay {
+            let at = self.replays.partition_point(|(known, _)| *known < number);
+            self.replays.insert(at, (number, replay));
+        }
+    }
+
     /// When it ends by itself, in log time; `None` while it is up, and for ever.
     //= MQTT5-4.1.0-2
     pub fn ends_ms(&self) -> Option<u64> {
@@ -154,6 +182,14 @@ impl Session {
     pub fn shared_filter(&self, number: SubNumber) -> Option<&str> {
         let had = || self.left.iter().find(|(left, _)| *left == number).map(|(_, text)| &**text);
         self.subscriptions.filter_of(number).filter(|text| is_shared(text)).or_else(had)
+    }
+
+    /// Whether its queue may stay in an image: it is down, outlives its connection, and what waits
+    /// for it can come to no other session.
+    pub(crate) fn may_leave_queue(&self) -> bool {
+        let mut filters = self.subscriptions.iter();
+        let shares = !self.left.is_empty() || filters.any(|(filter, _)| is_shared(filter));
+        matches!(self.link, Link::Down { .. }) && !self.is_volatile() && !shares
     }
 
     pub(crate) fn timers(&self) -> Timers {

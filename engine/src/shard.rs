@@ -33,10 +33,14 @@ impl Shard {
 
     /// The part of `count` that this key belongs to.
     pub fn index_of(key: &[u8], count: u32) -> u32 {
-        let high = hash(key) >> 32;
-        let index = (high * u64::from(count)) >> 32;
+        let index = (u64::from(key_hash(key)) * u64::from(count)) >> 32;
         u32::try_from(index).unwrap_or(0)
     }
+}
+
+/// The hash of a key that is the same wherever it is made.
+pub fn key_hash(key: &[u8]) -> u32 {
+    u32::try_from(hash(key) >> 32).unwrap_or(0)
 }
 
 /// FNV-1a with a last mix: fixed, for all lanes of a process must agree.

@@ -19,7 +19,7 @@ use crate::group::Ended;
 use crate::number::{QueueNumber, SessionNumber};
 use crate::record::NumberRange;
 use crate::retained::{Retained, RetainedCursor, RetainedStore};
-use crate::session::{Link, Session, Timers};
+use crate::session::{Link, Session, Timers, Untouched};
 use crate::shard::Shard;
 use crate::will::DetachedWill;
 
@@ -37,6 +37,8 @@ pub struct State {
     pub(crate) deadlines: Deadlines,
     /// Messages in the queues of all sessions.
     pub(crate) queued: usize,
+    /// Sessions of whose queue a part is in an image only.
+    pub(crate) untouched: usize,
     pub(crate) applied: Lsn,
     /// One above the highest session number that was opened here.
     pub(crate) next_session: u64,
@@ -56,6 +58,7 @@ impl State {
             facts: Facts::default(),
             deadlines: Deadlines::default(),
             queued: 0,
+            untouched: 0,
             applied: Lsn::ZERO,
             next_session: 1,
             counters: Counters::default(),
@@ -180,9 +183,22 @@ impl State {
         self.deadlines.due(now_ms)
     }
 
+    /// What an image holds of a session's queue and memory does not. Before the queue is touched it
+    /// is read by an [`UntouchedReader`](crate::image::UntouchedReader) and given back by
+    /// [`State::give_back`]; [`State::touches`] tells which records touch it.
+    pub fn untouched(&self, session: SessionNumber) -> Option<Untouched> {
+        if self.untouched == 0 {
+            return None;
+        }
+        self.session(session)?.queue.untouched()
+    }
+
     /// The messages of a session that have expired at `now_ms` and may be given up, if `sent` is
     /// the highest number that was sent on its present connection ([`QueueNumber::ZERO`] while it
     /// is down).
+    ///
+    /// # Panics
+    /// If a part of its queue is in an image only.
     pub fn expired(
         &self,
         session: SessionNumber,
@@ -198,12 +214,13 @@ impl State {
         self.queued
     }
 
-    /// How many references the state holds to the messages of each record. For checks.
+    /// How many references the state holds to the messages of each record, without those in queues
+    /// that are in an image only. For checks.
     pub fn references(&self) -> BTreeMap<Lsn, u64> {
         let mut references = BTreeMap::new();
         let mut add = |lsn: Lsn| *references.entry(lsn).or_default() += 1;
         for session in self.sessions.values() {
-            session.queue.iter().filter(|waiting| !waiting.taken).for_each(|one| add(one.lsn));
+            session.queue.held().filter(|waiting| !waiting.taken).for_each(|one| add(one.lsn));
             session.will.iter().for_each(|will| add(will.lsn));
         }
         self.wills.keys().for_each(|(_, lsn)| add(*lsn));
@@ -250,6 +267,7 @@ impl State {
         let session = *self.sessions.remove(&number)?;
         self.clients.remove(&session.client);
         self.queued -= session.queue.len();
+        self.untouched -= usize::from(session.queue.untouched().is_some());
         self.deadlines.change(number, session.timers(), Timers::default());
         Some(session)
     }

@@ -10,11 +10,12 @@ use zzq_types::{
 use crate::decision::{DecisionBuf, SubscriptionIds};
 use crate::number::{QueueNumber, SessionNumber, SubNumber};
 use crate::record::{
-    Closing, Config, Connect, Expire, ExpiredTopic, ExpiredTopicsBuf, Feature, Identity,
+    Closing, Config, Connect, Expire, ExpiredTopic, ExpiredTopicsBuf, Feature, History, Identity,
     LateDecision, LateItem, LateItemsBuf, Membership, NumberRange, Orphan, Publish, RangeSetsBuf,
     Receipt, Record, Release, SessionDown, SessionEnd, SnTopic, Start, Subscribe, SubscribeItem,
     SubscribeItemsBuf, Unsubscribe, UnsubscribeItemsBuf, WillMessage, WillSet,
 };
+use crate::session::Replay;
 use crate::wire::Reader;
 
 pub(crate) const CLIENTS: [&str; 3] = ["ada", "bob", "cyd"];
@@ -72,6 +73,7 @@ pub(crate) fn record() -> impl Strategy<Value = Owned> {
         12 => connect(),
         24 => publish(),
         6 => late_decision(),
+        8 => history(),
         4 => release(),
         8 => session_down(),
         4 => session_end(),
@@ -191,17 +193,21 @@ fn publish() -> impl Strategy<Value = Owned> {
     )
 }
 
-fn late_decision() -> impl Strategy<Value = Owned> {
+fn late_items() -> impl Strategy<Value = LateItemsBuf> {
     let orphan = prop::option::of((a_session(), a_number()));
     let expires_ms = prop::option::of(0_u64..8000);
     let item = (1_u64..60, any::<bool>(), any::<bool>(), 0_u32..100, expires_ms, pick(), orphan);
-    (a_session(), prop::collection::vec((item, ids()), 0..4)).prop_map(|(session, parts)| {
+    prop::collection::vec((item, ids()), 0..4).prop_map(|parts| {
         let mut items = LateItemsBuf::new();
         for ((lsn, exactly, retain, size, expires_ms, pick, orphan), ids) in parts {
             let encoded = encoded_ids(&ids);
             items.push(&LateItem {
                 lsn: Lsn::new(lsn),
-                qos: if exactly { QoS::ExactlyOnce } else { QoS::AtLeastOnce },
+                qos: match (exactly, orphan) {
+                    (true, _) => QoS::ExactlyOnce,
+                    (false, Some(_)) if retain => QoS::AtMostOnce,
+                    (false, _) => QoS::AtLeastOnce,
+                },
                 retain,
                 size,
                 expires_ms,
@@ -214,7 +220,28 @@ fn late_decision() -> impl Strategy<Value = Owned> {
                 },
             });
         }
+        items
+    })
+}
+
+fn late_decision() -> impl Strategy<Value = Owned> {
+    (a_session(), late_items()).prop_map(|(session, items)| {
         Owned::of(&Record::LateDecision(LateDecision { session, items: items.as_list() }))
+    })
+}
+
+fn history() -> impl Strategy<Value = Owned> {
+    let places = (0_u64..40, 0_u64..60, any::<bool>());
+    (a_session(), 0_u32..6, places, late_items()).prop_map(|(session, sub, places, items)| {
+        let (from, way, may_be_all) = places;
+        Owned::of(&Record::History(History {
+            session,
+            sub: SubNumber::new(sub),
+            from: Lsn::new(from),
+            next: Lsn::new(from + way),
+            may_be_all,
+            items: items.as_list(),
+        }))
     })
 }
 
@@ -253,13 +280,19 @@ fn session_end() -> impl Strategy<Value = Owned> {
 }
 
 fn subscribe() -> impl Strategy<Value = Owned> {
-    let item = (a_filter(), 0_u32..6, a_qos(), any::<bool>(), ids());
+    let replay = prop::option::weighted(0.3, (0_u64..40, any::<bool>()));
+    let item = (a_filter(), 0_u32..6, a_qos(), any::<bool>(), ids(), replay);
     (a_session(), prop::collection::vec(item, 1..4)).prop_map(|(session, parts)| {
         let mut items = SubscribeItemsBuf::new();
-        for (filter, number, qos, no_local, ids) in parts {
+        for (filter, number, qos, no_local, ids, replay) in parts {
             let options = SubscribeOptions { no_local, ..SubscribeOptions::with_qos(qos) };
             let number = SubNumber::new(number);
-            items.push(&SubscribeItem { number, filter, options, id: ids.first().copied() });
+            let replay = replay.map(|(next, is_live)| {
+                let next = Lsn::new(next);
+                Replay { is_live, ..Replay::new(next, next.get()) }
+            });
+            let id = ids.first().copied();
+            items.push(&SubscribeItem { number, filter, options, id, replay });
         }
         Owned::of(&Record::Subscribe(Subscribe { session, items: items.as_list() }))
     })

@@ -6,6 +6,7 @@ use thiserror::Error;
 use zzq_types::{PacketId, SubscriptionId, TopicName};
 
 use crate::number::{QueueNumber, SessionNumber};
+use crate::record::VERSION;
 
 /// Why bytes are no record, or no section of an image. Whoever reads a log that says so has a
 /// damaged or foreign record before it.
@@ -14,6 +15,12 @@ pub enum RecordError {
     /// No record has this kind.
     #[error("unknown record kind {0}")]
     Kind(u8),
+    /// A program with another encoding wrote it.
+    #[error("records of version {found} begin here, this program knows version {VERSION}")]
+    Version {
+        /// The one that the record names.
+        found: u64,
+    },
     /// The bytes end inside a field.
     #[error("a record is cut off")]
     Truncated,

@@ -7,11 +7,12 @@ use std::fmt::Write as _;
 
 use zzq_engine::image::{Section, Sections, Select};
 use zzq_engine::record::{
-    Closing, Config, Connect, Expire, ExpiredTopic, ExpiredTopicsBuf, Feature, Identity,
+    Closing, Config, Connect, Expire, ExpiredTopic, ExpiredTopicsBuf, Feature, History, Identity,
     LateDecision, LateItem, LateItemsBuf, Membership, NumberRange, Orphan, Publish, RangeSetsBuf,
     Receipt, Release, SessionDown, SessionEnd, SnTopic, Start, Subscribe, SubscribeItem,
     SubscribeItemsBuf, Unsubscribe, UnsubscribeItemsBuf, WillMessage, WillSet,
 };
+use zzq_engine::session::Replay;
 use zzq_engine::{
     Decision, DecisionBuf, NoEffects, QueueNumber, Record, SessionNumber, Shard, State, SubNumber,
     SubscriptionIds,
@@ -88,6 +89,39 @@ fn every_kind(mut each: impl FnMut(&Record<'_>)) {
     each(&Record::Feature(Feature { id: 1, bytes: &[7] }));
 }
 
+/// Subscriptions that start in the past, and history that one of them takes.
+fn history(bob: SessionNumber, mut each: impl FnMut(&Record<'_>)) {
+    let mut items = SubscribeItemsBuf::new();
+    let options = SubscribeOptions::with_qos(QoS::AtLeastOnce);
+    let (filter, id) = ("$replay/all/t/#", SubscriptionId::new(5));
+    let replay = Some(Replay::new(Lsn::new(1), 1_700_000_000_000));
+    items.push(&SubscribeItem { number: SubNumber::new(131), filter, options, id, replay });
+    let replay =
+        Some(Replay { passed_by: Lsn::new(300), is_live: true, ..Replay::new(Lsn::new(301), 0) });
+    let (filter, id) = ("t/y", None);
+    items.push(&SubscribeItem { number: SubNumber::new(132), filter, options, id, replay });
+    each(&Record::Subscribe(Subscribe { session: bob, items: items.as_list() }));
+    let mut items = LateItemsBuf::new();
+    items.push(&LateItem {
+        lsn: Lsn::new(6),
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        size: 10,
+        expires_ms: None,
+        pick: None,
+        orphan: None,
+        ids: SubscriptionIds::NONE,
+    });
+    each(&Record::History(History {
+        session: bob,
+        sub: SubNumber::new(131),
+        from: Lsn::new(1),
+        next: Lsn::new(200),
+        may_be_all: false,
+        items: items.as_list(),
+    }));
+}
+
 fn subscribe(bob: SessionNumber, mut each: impl FnMut(&Record<'_>)) {
     let mut items = SubscribeItemsBuf::new();
     let options = SubscribeOptions {
@@ -97,10 +131,11 @@ fn subscribe(bob: SessionNumber, mut each: impl FnMut(&Record<'_>)) {
         retain_handling: RetainHandling::Never,
     };
     let (filter, id) = ("t/#", SubscriptionId::new(200));
-    items.push(&SubscribeItem { number: SubNumber::new(0), filter, options, id });
+    let replay = None;
+    items.push(&SubscribeItem { number: SubNumber::new(0), filter, options, id, replay });
     let options = SubscribeOptions::with_qos(QoS::AtLeastOnce);
     let (filter, id) = ("$share/g/t/+", None);
-    items.push(&SubscribeItem { number: SubNumber::new(130), filter, options, id });
+    items.push(&SubscribeItem { number: SubNumber::new(130), filter, options, id, replay });
     each(&Record::Subscribe(Subscribe { session: bob, items: items.as_list() }));
 }
 
@@ -200,7 +235,7 @@ fn records_keep_their_bytes() {
     let mut made = String::new();
     let mut lines = kept.lines();
     let mut kinds = Vec::new();
-    every_kind(|record| {
+    let mut compare = |record: &Record<'_>| {
         let mut body = Vec::new();
         record.encode_body(&mut body);
         let name = Record::kind_name(record.kind()).unwrap();
@@ -211,14 +246,17 @@ fn records_keep_their_bytes() {
             assert_eq!(Record::decode(record.kind(), &bytes).as_ref(), Ok(record));
         }
         kinds.push(record.kind());
-    });
+    };
+    every_kind(&mut compare);
+    history(session(301), &mut compare);
     assert_golden(kept, &made);
     kinds.sort_unstable();
     kinds.dedup();
-    assert_eq!(kinds, (1..=17).collect::<Vec<u8>>(), "every kind has a vector");
+    assert_eq!(kinds, (1..=18).collect::<Vec<u8>>(), "every kind has a vector");
 }
 
-/// Two images: one with sessions, queues and open identifiers, one with what they left.
+/// Three images: with sessions, queues and open identifiers; with what they left; with history that
+/// is being taken.
 #[test]
 fn images_keep_their_bytes() {
     let mut state = State::new(Shard::WHOLE);
@@ -240,6 +278,9 @@ fn images_keep_their_bytes() {
     let again =
         Connect { session, client, expiry_s: 0, window: 1, joins: Some(number(9)), will: None };
     apply(&mut state, &Record::Connect(again));
+    made.push_str(&golden_image(&state));
+    made.push('\n');
+    history(session, |record| apply(&mut state, record));
     made.push_str(&golden_image(&state));
     assert_golden(include_str!("golden/image-v1.txt"), &made);
     for section in Section::ALL {

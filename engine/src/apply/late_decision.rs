@@ -5,7 +5,8 @@ use zzq_types::Lsn;
 use crate::counters::Ignored;
 use crate::decision::Destination;
 use crate::effect::Effects;
-use crate::record::{LateDecision, Orphan};
+use crate::number::{SessionNumber, SubNumber};
+use crate::record::{LateDecision, LateItem, Orphan};
 use crate::state::State;
 
 use super::publish::Message;
@@ -20,24 +21,26 @@ impl State {
         effects: &mut impl Effects,
     ) {
         for item in late.items {
-            let message = Message {
-                lsn: item.lsn,
-                size: item.size,
-                expires_ms: item.expires_ms,
-                late: Some(lsn),
-            };
-            let to = Destination {
-                session: late.session,
-                qos: item.qos,
-                retain: item.retain,
-                pick: item.pick,
-                ids: item.ids,
-            };
-            self.deliver(message, to, effects);
+            self.deliver_late(lsn, late.session, &item, item.pick, effects);
             if let Some(orphan) = item.orphan {
                 self.close_orphan(orphan, effects);
             }
         }
+    }
+
+    /// Brings a message of an older record to a session, by the record `lsn`.
+    pub(super) fn deliver_late(
+        &mut self,
+        lsn: Lsn,
+        session: SessionNumber,
+        item: &LateItem<'_>,
+        pick: Option<SubNumber>,
+        effects: &mut impl Effects,
+    ) {
+        let &LateItem { lsn: of, size, expires_ms, qos, retain, ids, .. } = item;
+        let message = Message { lsn: of, size, expires_ms, late: Some(lsn) };
+        let to = Destination { session, qos, retain, pick, ids };
+        self.deliver(message, to, effects);
     }
 
     fn close_orphan(&mut self, orphan: Orphan, effects: &mut impl Effects) {

@@ -131,21 +131,34 @@ impl State {
         effects: &mut impl Effects,
     ) {
         let Message { lsn, late, .. } = message;
-        let Destination { session, qos, retain, ids, .. } = to;
+        let Destination { session, qos, retain, pick, ids } = to;
+        let is_late = late.is_some();
+        let replay = pick.and_then(|pick| self.sessions.get_mut(&session)?.replay_mut(pick));
+        let placed = replay.is_some();
+        if let Some(replay) = replay
+            && !is_late
+        {
+            // What the log does not have is no history, and has no place.
+            let meets = if lsn == self.applied { replay.meets(lsn) } else { replay.is_live };
+            if !meets {
+                return;
+            }
+        }
+        // Its queue needs to know that, not by which subscription.
+        let to = if placed { Destination { pick: None, ..to } } else { to };
         if qos == QoS::AtMostOnce {
             match self.sessions.get(&session) {
                 Some(found) if found.link == Link::Up => {
-                    effects.emit(Effect::Deliver0 { session, lsn, retain, ids });
+                    effects.emit(Effect::Deliver0 { session, lsn, retain, placed, ids });
                 }
                 Some(_) => {}
                 None => self.count_unknown(false),
             }
             return;
         }
-        match self.change(session, |found, _| found.queue.push(incoming(message, to))) {
+        match self.change(session, |found, _| found.queue.push(incoming(message, to, placed))) {
             Some(Some(number)) => {
-                let late = late.is_some();
-                effects.emit(Effect::Queued { session, number, lsn, qos, late });
+                effects.emit(Effect::Queued { session, number, lsn, qos, late: is_late });
             }
             Some(None) => self.counters.add(Ignored::OutOfNumbers, 1),
             None => self.deliver_to_ended(message, to, effects),
@@ -174,10 +187,10 @@ impl State {
 }
 
 /// An entry to be: without an extra, and so without an allocation, for most.
-fn incoming(message: Message, to: Destination<'_>) -> Incoming {
+pub(super) fn incoming(message: Message, to: Destination<'_>, placed: bool) -> Incoming {
     let Message { lsn, size, expires_ms, late } = message;
     let plain = to.ids.is_empty() && to.pick.is_none() && expires_ms.is_none();
     let extra = || Extra { ids: to.ids.as_bytes().into(), pick: to.pick, expires_ms };
     let extra = (!plain).then(extra);
-    Incoming { lsn, qos: to.qos, retain: to.retain, size, late, extra }
+    Incoming { lsn, qos: to.qos, retain: to.retain, size, late, placed, extra }
 }

@@ -4,7 +4,7 @@ use crate::counters::Ignored;
 use crate::effect::{Effect, Effects};
 use crate::number::SubNumber;
 use crate::record::{Subscribe, SubscribeItem, Unsubscribe};
-use crate::session::{Session, Subscription};
+use crate::session::{Replay, Session, Subscription};
 use crate::state::State;
 
 impl State {
@@ -41,6 +41,7 @@ impl State {
                 self.counters.add(Ignored::UnknownFilter, 1);
                 continue;
             };
+            session.set_replay(sub.number, None);
             session.leave(sub.number, text);
             effects.emit(Effect::Unsubscribed { session: number, number: sub.number, filter });
         }
@@ -63,6 +64,10 @@ fn subscribe_one(
     }
     let SubscribeItem { filter, options, id, .. } = *item;
     session.subscriptions.set(filter, Subscription { number, options, id });
+    let goes_on = item.replay.is_some_and(Replay::goes_on) && session.replay(number).is_some();
+    if !goes_on {
+        session.set_replay(number, item.replay);
+    }
     let session = session.number;
     effects.emit(Effect::Subscribed { session, number, filter, options, id, new });
     true

@@ -2,6 +2,7 @@
 
 mod fold;
 mod groups;
+mod history;
 mod merge;
 mod messages;
 mod sessions;

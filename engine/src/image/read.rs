@@ -10,6 +10,7 @@ use crate::decision::SubscriptionIds;
 use crate::group::{Ended, OrphanMessage};
 use crate::invariant::{self, Violation};
 use crate::number::{QueueNumber, SessionNumber, SubNumber};
+use crate::record::read_replay;
 use crate::retained::Retained;
 use crate::session::{Extra, Link, Queue, Session, Subscription, Waiting};
 use crate::shard::Shard;
@@ -19,8 +20,8 @@ use crate::wire::{Reader, RecordError};
 
 use super::write::unzigzag;
 use super::{
-    EXPIRES, HAS_EXPIRY, HAS_ID, HAS_WILL, IDS, LATE, LEFT, Marks, PICK, QOS2, RETAIN, Section,
-    TAKEN, UP, VOLATILE, WILL_DUE,
+    EXPIRES, HAS_EXPIRY, HAS_ID, HAS_WILL, IDS, LATE, LEFT, Marks, PICK, PLACED, QOS2, RETAIN,
+    Section, TAKEN, UP, VOLATILE, WILL_DUE,
 };
 
 /// Why an image is refused: it is damaged, or none of ours.
@@ -41,6 +42,8 @@ pub enum ImageError {
 #[derive(Debug)]
 pub struct Loader {
     state: State,
+    /// Queues of sessions that are down stay in the image if their first block has so many bytes.
+    leaves_from: Option<usize>,
     /// Where reading is, to refuse what does not ascend.
     last: Option<(Section, Vec<u8>)>,
 }
@@ -48,7 +51,14 @@ pub struct Loader {
 impl Loader {
     /// Begins with nothing.
     pub fn new(shard: Shard) -> Self {
-        Self { state: State::new(shard), last: None }
+        Self { state: State::new(shard), leaves_from: None, last: None }
+    }
+
+    /// Begins with nothing, and leaves in the image the queues of clients that are away, unless
+    /// their first entry has less than `least` bytes: see [`State::untouched`]. They are looked at
+    /// like all others.
+    pub fn leaving_queues(shard: Shard, least: usize) -> Self {
+        Self { leaves_from: Some(least), ..Self::new(shard) }
     }
 
     /// Takes the next entry, in the order of the image.
@@ -103,6 +113,11 @@ impl Loader {
             }
             Section::Retained => self.retained(of.rest(), value)?,
             Section::Facts => self.fact(of.byte()?, of.rest(), value),
+            Section::Replays => {
+                let session = session_of(&mut of)?;
+                let number = SubNumber::new(u32::from_be_bytes(array(&mut of)?));
+                self.replay(session, number, value)?;
+            }
         }
         of.end()
     }
@@ -148,6 +163,19 @@ impl Loader {
         }
     }
 
+    fn replay(
+        &mut self,
+        session: SessionNumber,
+        number: SubNumber,
+        mut value: Reader<'_>,
+    ) -> Result<(), RecordError> {
+        let replay = read_replay(&mut value)?;
+        if let Some(session) = self.state.sessions.get_mut(&session) {
+            session.set_replay(number, Some(replay));
+        }
+        value.end()
+    }
+
     fn inbound(
         &mut self,
         session: SessionNumber,
@@ -172,17 +200,25 @@ impl Loader {
         first: u64,
         value: Reader<'_>,
     ) -> Result<(), RecordError> {
-        self.state
-            .change(session, |session, _| {
-                each_waiting(first, value, |waiting, late, extra| {
-                    if session.queue.restore(&waiting, late, extra) {
-                        Ok(())
-                    } else {
-                        Err(RecordError::Value("message of a queue"))
-                    }
-                })
-            })
-            .unwrap_or(Ok(()))
+        let long = self.leaves_from.is_some_and(|least| value.len() >= least);
+        let untouched = &mut 0;
+        let taken = self.state.change(session, |session, _| {
+            let has_left = session.queue.untouched().is_some();
+            let begins = session.queue.is_empty() && long && session.may_leave_queue();
+            let leaves = has_left || begins;
+            each_waiting(first, value, |waiting, late, extra| {
+                let taken = if leaves {
+                    session.queue.leave(&waiting, extra.as_ref())
+                } else {
+                    session.queue.restore(&waiting, late, extra)
+                };
+                if taken { Ok(()) } else { Err(RecordError::Value("message of a queue")) }
+            })?;
+            *untouched += usize::from(leaves && !has_left);
+            Ok(())
+        });
+        self.state.untouched += *untouched;
+        taken.unwrap_or(Ok(()))
     }
 
     fn will(
@@ -331,7 +367,7 @@ fn waiting(
     number: u64,
     lsn_before: u64,
 ) -> Result<(Waiting, bool, Option<Extra>), RecordError> {
-    let flags = value.flags(QOS2 | RETAIN | TAKEN | LATE | PICK | IDS | EXPIRES)?;
+    let flags = value.flags(QOS2 | RETAIN | TAKEN | LATE | PICK | IDS | EXPIRES | PLACED)?;
     let has = |flag: u8| flags & flag != 0;
     let lsn = Lsn::new(lsn_before.wrapping_add(unzigzag(value.int()?)));
     let waiting = Waiting {
@@ -341,6 +377,7 @@ fn waiting(
         qos: if has(QOS2) { QoS::ExactlyOnce } else { QoS::AtLeastOnce },
         retain: has(RETAIN),
         taken: has(TAKEN),
+        placed: has(PLACED),
         size: value.int32()?,
     };
     let pick = if has(PICK) { Some(SubNumber::new(value.int32()?)) } else { None };

@@ -55,7 +55,8 @@ fn find(
         | Section::Subscriptions
         | Section::Inbound
         | Section::Ended
-        | Section::Facts => {}
+        | Section::Facts
+        | Section::Replays => {}
     }
     Ok(())
 }

@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::number::SessionNumber;
+use crate::session::Untouched;
 use crate::shard::Shard;
 use crate::state::State;
 use crate::wire::{Reader, RecordError, put_bytes};
 
 use super::read::{ImageError, Loader};
-use super::{Marks, Section, Select, write};
+use super::{Marks, Section, Select, UntouchedReader, write, write_with};
 
 /// The sections of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +22,18 @@ impl Sections {
     pub fn of(state: &State, select: Select) -> Self {
         let mut sections = Self::default();
         write(state, select, |section, key, value| sections.push(section, key, value));
+        sections
+    }
+
+    /// As [`of`](Self::of), of a state of whose queues parts are in an image only, which `read`
+    /// reads.
+    pub fn of_whole(
+        state: &State,
+        select: Select,
+        read: impl FnMut(SessionNumber, Untouched) -> UntouchedReader,
+    ) -> Self {
+        let mut sections = Self::default();
+        write_with(state, select, read, |section, key, value| sections.push(section, key, value));
         sections
     }
 

@@ -16,6 +16,7 @@ use zzq_types::QoS;
 
 use super::read::glance;
 use super::{ImageError, Section};
+use crate::decision::Destination;
 use crate::facts::{FactKey, fact_of};
 use crate::number::SessionNumber;
 use crate::record::{Publish, RangeSets, Record};
@@ -49,6 +50,7 @@ impl Touched {
                 let orphans = late.items.into_iter().filter_map(|item| item.orphan);
                 self.sessions.extend(orphans.map(|orphan| orphan.session));
             }
+            Record::History(history) => self.session(history.session),
             Record::Release(release) => self.session(release.session),
             Record::SessionDown(down) => self.session(down.session),
             Record::SessionEnd(end) => self.session(end.session),
@@ -103,7 +105,8 @@ impl Touched {
             | Section::Queues
             | Section::Wills
             | Section::Ended
-            | Section::Orphans => {
+            | Section::Orphans
+            | Section::Replays => {
                 let number = key.first_chunk().map(|number| u64::from_be_bytes(*number));
                 let number = number.and_then(SessionNumber::new);
                 number.is_some_and(|number| self.sessions.contains(&number))
@@ -117,11 +120,13 @@ impl Touched {
         }
     }
 
-    /// A delivery at QoS 0 leaves nothing behind.
+    /// A delivery at QoS 0 leaves nothing behind, unless a subscription is named that may start in
+    /// the past: that remembers which record has passed it by.
     fn publish(&mut self, publish: &Publish<'_>) {
         self.sessions.extend(publish.publisher.filter(|_| publish.inbound.is_some()));
         self.sessions.extend(publish.will_of);
-        let kept = publish.decision.into_iter().filter(|to| to.qos != QoS::AtMostOnce);
+        let leaves = |to: &Destination<'_>| to.qos != QoS::AtMostOnce || to.pick.is_some();
+        let kept = publish.decision.into_iter().filter(leaves);
         self.sessions.extend(kept.map(|to| to.session));
         if publish.retain {
             self.topic(publish.topic.as_str());

@@ -2,20 +2,34 @@
 
 use zzq_types::QoS;
 
-use crate::number::SessionNumber;
+use crate::number::{SessionNumber, SubNumber};
+use crate::record::put_replay;
 use crate::retained::{Retained, RetainedCursor};
-use crate::session::{Link, Queue, Session, Waiting};
+use crate::session::{Link, Queue, Session, Untouched, Waiting};
 use crate::state::State;
 use crate::wire::{put, put_bytes, put_some};
 
 use super::{
-    BLOCK, EXPIRES, HAS_EXPIRY, HAS_ID, HAS_WILL, IDS, LATE, LEFT, Marks, PICK, QOS2, RETAIN,
-    Section, Select, TAKEN, UP, VOLATILE, WILL_DUE,
+    BLOCK, EXPIRES, HAS_EXPIRY, HAS_ID, HAS_WILL, IDS, LATE, LEFT, Marks, PICK, PLACED, QOS2,
+    RETAIN, Section, Select, TAKEN, UP, UntouchedReader, VOLATILE, WILL_DUE,
 };
 
 /// Calls `entry` with the section, key and value of each entry: sections in their order, keys
 /// ascending within each.
-pub fn write(state: &State, select: Select, mut entry: impl FnMut(Section, &[u8], &[u8])) {
+///
+/// # Panics
+/// If a part of a queue is in an image only: see [`write_with`].
+pub fn write(state: &State, select: Select, entry: impl FnMut(Section, &[u8], &[u8])) {
+    write_with(state, select, UntouchedReader::new, entry);
+}
+
+/// As [`write()`]; `read` reads those parts of queues that are in an image only, whole.
+pub fn write_with(
+    state: &State,
+    select: Select,
+    mut read: impl FnMut(SessionNumber, Untouched) -> UntouchedReader,
+    mut entry: impl FnMut(Section, &[u8], &[u8]),
+) {
     let sessions: Vec<&Session> = state
         .sessions()
         .filter(|session| select == Select::All || !session.is_volatile())
@@ -36,7 +50,11 @@ pub fn write(state: &State, select: Select, mut entry: impl FnMut(Section, &[u8]
         entry(Section::Inbound, &key(session.number()), &inbound(session));
     }
     for session in &sessions {
-        queue(session, |key, value| entry(Section::Queues, key, value));
+        let number = session.number();
+        let front = session.queue().untouched().map(|front| read(number, front));
+        let joined = front.map(|front| front.joined_to(session.queue()));
+        let whole = joined.as_ref().unwrap_or_else(|| session.queue());
+        queue(number, whole, |key, value| entry(Section::Queues, key, value));
     }
     for (session, lsn, will) in state.detached_wills() {
         let mut value = Vec::new();
@@ -56,6 +74,13 @@ pub fn write(state: &State, select: Select, mut entry: impl FnMut(Section, &[u8]
     }
     for ((kind, fact), value) in &state.facts.0 {
         entry(Section::Facts, &[&[*kind][..], fact].concat(), value);
+    }
+    for session in &sessions {
+        for (number, replay) in session.replays() {
+            let mut value = Vec::new();
+            put_replay(&mut value, *replay);
+            entry(Section::Replays, &sub_key(session.number(), number), &value);
+        }
     }
 }
 
@@ -124,8 +149,8 @@ fn subscriptions(session: &Session) -> Vec<(Vec<u8>, Vec<u8>)> {
         entries.push((*number, [&[LEFT][..], filter.as_bytes()].concat()));
     }
     entries.sort_unstable();
-    let whole = |number: u32| [&key(session.number())[..], &number.to_be_bytes()].concat();
-    entries.into_iter().map(|(number, value)| (whole(number.get()), value)).collect()
+    let session = session.number();
+    entries.into_iter().map(|(number, value)| (sub_key(session, number), value)).collect()
 }
 
 fn inbound(session: &Session) -> Vec<u8> {
@@ -138,8 +163,7 @@ fn inbound(session: &Session) -> Vec<u8> {
     value
 }
 
-fn queue(session: &Session, mut entry: impl FnMut(&[u8], &[u8])) {
-    let queue = session.queue();
+fn queue(session: SessionNumber, queue: &Queue, mut entry: impl FnMut(&[u8], &[u8])) {
     let mut value = Vec::new();
     let mut first = 0;
     let mut before = 0;
@@ -148,7 +172,7 @@ fn queue(session: &Session, mut entry: impl FnMut(&[u8], &[u8])) {
         let number = waiting.number.get();
         if at % BLOCK == 0 {
             if at > 0 {
-                entry(&key_with(session.number(), first), &value);
+                entry(&key_with(session, first), &value);
                 value.clear();
             }
             (first, before, lsn_before) = (number, number, 0);
@@ -158,7 +182,7 @@ fn queue(session: &Session, mut entry: impl FnMut(&[u8], &[u8])) {
         (before, lsn_before) = (number, waiting.lsn.get());
     }
     if !queue.is_empty() {
-        entry(&key_with(session.number(), first), &value);
+        entry(&key_with(session, first), &value);
     }
 }
 
@@ -174,7 +198,8 @@ fn put_waiting(value: &mut Vec<u8>, queue: &Queue, waiting: &Waiting, lsn_before
             | if queue.is_late(number) { LATE } else { 0 }
             | if pick.is_some() { PICK } else { 0 }
             | if ids.is_empty() { 0 } else { IDS }
-            | if expires_ms.is_some() { EXPIRES } else { 0 },
+            | if expires_ms.is_some() { EXPIRES } else { 0 }
+            | if waiting.placed { PLACED } else { 0 },
     );
     put(value, zigzag(waiting.lsn.get().wrapping_sub(lsn_before)));
     put(value, u64::from(waiting.size));
@@ -187,6 +212,10 @@ fn put_waiting(value: &mut Vec<u8>, queue: &Queue, waiting: &Waiting, lsn_before
 
 pub(super) fn key(session: SessionNumber) -> [u8; 8] {
     session.get().to_be_bytes()
+}
+
+fn sub_key(session: SessionNumber, number: SubNumber) -> Vec<u8> {
+    [&key(session)[..], &number.get().to_be_bytes()].concat()
 }
 
 pub(super) fn key_with(session: SessionNumber, number: u64) -> [u8; 16] {

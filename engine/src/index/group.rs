@@ -3,10 +3,17 @@
 //! Owns: the members and the pick. A member that is connected and has room comes before one that
 //! is over its high water mark, that before a full one, and all of them before those that are
 //! offline. Who is offline is picked only for what waits for it.
+//!
+//! Each lane picks for itself. Among equally able members the lanes agree where agreement is what
+//! the strategy is for: who came first, whom a hash names. Turns they take apart, each beginning
+//! at another member. A pick counts when its message is taken: one that has to be offered again
+//! would else use up a turn each time.
+
+use std::collections::BTreeMap;
 
 use zzq_types::QoS;
 
-use super::hash::spread;
+use super::hash::mix;
 use super::sessions::{Head, SessionFlags};
 use super::subs::{Sub, place, take};
 use crate::SessionNumber;
@@ -17,24 +24,48 @@ pub enum GroupStrategy {
     /// One after the other.
     #[default]
     RoundRobin,
-    /// Who has the least in flight, one after the other among equals.
+    /// Who is owed the fewest QoS 1 and 2 messages, one after the other among equals.
     LeastInflight,
-    /// The same one as long as it is able.
+    /// The same one as long as it is able: who has been connected for longest.
     Sticky,
-    /// The same one for a publisher.
+    /// The same one for a publishing client. When a member comes or goes, only the clients that
+    /// fall to it change.
     HashClient,
-    /// The same one for a topic.
+    /// The same one for a topic, likewise.
     HashTopic,
+}
+
+/// How groups choose, by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupStrategies {
+    /// Groups of these names, whatever their filters.
+    pub named: BTreeMap<Box<str>, GroupStrategy>,
+    /// All others.
+    pub others: GroupStrategy,
+}
+
+impl GroupStrategies {
+    /// How the groups of a name choose.
+    pub fn of(&self, group: &str) -> GroupStrategy {
+        self.named.get(group).copied().unwrap_or(self.others)
+    }
 }
 
 /// What a pick depends on beside the members.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
-    pub(crate) strategy: GroupStrategy,
     /// QoS of the message.
     pub(crate) qos: QoS,
-    pub(crate) publisher: Option<SessionNumber>,
-    pub(crate) topic_hash: u32,
+    /// What the hashing strategies choose by; `None` where that is not known: the members take
+    /// turns then.
+    pub(crate) hashes: Option<Hashes>,
+}
+
+/// Who publishes, and where to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hashes {
+    pub(crate) client: u32,
+    pub(crate) topic: u32,
 }
 
 /// The groups that share one filter, by name.
@@ -44,10 +75,13 @@ pub(super) struct Groups(Vec<Group>);
 #[derive(Debug)]
 struct Group {
     name: Box<str>,
+    strategy: GroupStrategy,
     /// By session number.
     members: Vec<Sub>,
-    /// Whose turn is next.
+    /// Whose turn is next; counted on beyond the last.
     turn: usize,
+    /// Who was drawn last, until that counts.
+    drawn: Option<usize>,
 }
 
 impl Groups {
@@ -56,15 +90,26 @@ impl Groups {
     }
 
     /// Adds a member or replaces its subscription; gives what was replaced.
-    pub(super) fn put(&mut self, heads: &[Head], name: &str, sub: Sub) -> Option<Sub> {
+    ///
+    /// A new group is made with `new`: how it chooses, and whose turn is first.
+    pub(super) fn put(
+        &mut self,
+        heads: &[Head],
+        name: &str,
+        sub: Sub,
+        new: impl FnOnce() -> (GroupStrategy, usize),
+    ) -> Option<Sub> {
         let at = self.place(name).unwrap_or_else(|at| {
             if self.0.is_empty() {
                 self.0.reserve_exact(1);
             }
-            self.0.insert(at, Group { name: name.into(), members: Vec::new(), turn: 0 });
+            let (strategy, turn) = new();
+            let (name, members) = (name.into(), Vec::new());
+            self.0.insert(at, Group { name, strategy, members, turn, drawn: None });
             at
         });
         let group = &mut self.0[at];
+        group.drawn = None;
         match place(heads, &group.members, heads[sub.slot as usize].number) {
             Ok(at) => Some(core::mem::replace(&mut group.members[at], sub)),
             Err(at) => {
@@ -104,6 +149,14 @@ impl Groups {
         removed
     }
 
+    /// Sets how all groups choose, and whose turn is first.
+    pub(super) fn renew(&mut self, strategies: &GroupStrategies, turn: usize) {
+        for group in &mut self.0 {
+            group.strategy = strategies.of(&group.name);
+            (group.turn, group.drawn) = (turn, None);
+        }
+    }
+
     /// Picks a member of each group that has one to pick.
     pub(super) fn draw(&mut self, heads: &[Head], draw: Draw, mut picked: impl FnMut(Sub)) {
         for group in &mut self.0 {
@@ -117,6 +170,20 @@ impl Groups {
     pub(super) fn draw_one(&mut self, heads: &[Head], name: &str, draw: Draw) -> Option<Sub> {
         let at = self.place(name).ok()?;
         self.0[at].draw(heads, draw)
+    }
+
+    /// What was drawn last counts.
+    pub(super) fn taken(&mut self, heads: &mut [Head], qos: QoS) {
+        for group in &mut self.0 {
+            group.taken(heads, qos);
+        }
+    }
+
+    /// What was drawn last of one group counts.
+    pub(super) fn taken_one(&mut self, heads: &mut [Head], name: &str, qos: QoS) {
+        if let Ok(at) = self.place(name) {
+            self.0[at].taken(heads, qos);
+        }
     }
 
     /// The members of one group.
@@ -137,65 +204,90 @@ impl Groups {
 impl Group {
     fn remove(&mut self, heads: &[Head], number: SessionNumber) -> bool {
         let removed = take(heads, &mut self.members, number);
+        self.drawn = None;
         self.turn -= usize::from(removed.is_some_and(|at| at < self.turn));
         removed.is_some()
     }
 
     fn draw(&mut self, heads: &[Head], draw: Draw) -> Option<Sub> {
         let count = self.members.len();
-        let start = match draw.strategy {
-            GroupStrategy::RoundRobin | GroupStrategy::LeastInflight | GroupStrategy::Sticky => {
-                self.turn
-            }
-            GroupStrategy::HashClient => {
-                spread(draw.publisher.map_or(0, SessionNumber::get)) as usize
-            }
-            GroupStrategy::HashTopic => draw.topic_hash as usize,
-        } % count;
-        let mut best: Option<(usize, Ability)> = None;
+        let takes_turns = match self.strategy {
+            GroupStrategy::RoundRobin | GroupStrategy::LeastInflight => true,
+            GroupStrategy::Sticky => false,
+            GroupStrategy::HashClient | GroupStrategy::HashTopic => draw.hashes.is_none(),
+        };
+        // Who of equals is first must be the same on all lanes unless they take turns.
+        let start = if takes_turns { self.turn % count } else { 0 };
+        let mut best: Option<(usize, Standing)> = None;
         for at in (start..count).chain(0..start) {
             let sub = self.members[at];
             let head = &heads[sub.slot as usize];
-            let Some(ability) = Ability::of(head, sub, draw) else { continue };
-            if best.is_none_or(|(_, least)| ability < least) {
-                best = Some((at, ability));
-                if ability == Ability::BEST {
+            let Some(want) = want_of_ability(head, sub, draw.qos) else { continue };
+            let standing = Standing { want, behind: self.behind(head, draw.hashes) };
+            if best.is_none_or(|(_, least)| standing < least) {
+                best = Some((at, standing));
+                if standing == Standing::BEST {
                     break;
                 }
             }
         }
         let (at, _) = best?;
-        self.turn = if draw.strategy == GroupStrategy::Sticky { at } else { (at + 1) % count };
+        self.drawn = Some(at);
         Some(self.members[at])
     }
-}
 
-/// How little a member can take a message now: the least is picked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Ability {
-    rank: u8,
-    load: u32,
-}
-
-impl Ability {
-    const BEST: Self = Self { rank: 0, load: 0 };
-
-    /// `None` for a member that would lose the message.
-    fn of(head: &Head, sub: Sub, draw: Draw) -> Option<Self> {
-        let connected = head.flags.contains(SessionFlags::CONNECTED);
-        let waits = draw.qos.min(sub.terms.qos()).is_acknowledged()
-            && head.flags.contains(SessionFlags::PERSISTENT);
-        if !connected && !waits {
-            return None;
+    /// How far a member stands behind others that are as able.
+    fn behind(&self, head: &Head, hashes: Option<Hashes>) -> u32 {
+        // The least of what the key makes with each member (rendezvous hashing): members that come
+        // and go move nothing between others.
+        let by = |key: u32| mix(key, head.number.get());
+        match (self.strategy, hashes) {
+            (GroupStrategy::RoundRobin, _)
+            | (GroupStrategy::HashClient | GroupStrategy::HashTopic, None) => 0,
+            (GroupStrategy::LeastInflight, _) => u32::from(head.load),
+            (GroupStrategy::Sticky, _) => head.since,
+            (GroupStrategy::HashClient, Some(hashes)) => by(hashes.client),
+            (GroupStrategy::HashTopic, Some(hashes)) => by(hashes.topic),
         }
-        let want_of_room = if head.flags.contains(SessionFlags::FULL) {
-            2
-        } else {
-            u8::from(head.flags.contains(SessionFlags::OVER_HIGH_WATER))
-        };
-        let load = if draw.strategy == GroupStrategy::LeastInflight { head.load } else { 0 };
-        Some(Self { rank: if connected { want_of_room } else { 3 + want_of_room }, load })
     }
+
+    fn taken(&mut self, heads: &mut [Head], qos: QoS) {
+        let Some(at) = self.drawn.take() else { return };
+        self.turn = at + 1;
+        let sub = self.members[at];
+        if qos.min(sub.terms.qos()).is_acknowledged() {
+            // A guess until the member's lane says how much it is.
+            let load = &mut heads[sub.slot as usize].load;
+            *load = load.saturating_add(1);
+        }
+    }
+}
+
+/// How a member stands for a message: the least is picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Standing {
+    want: u8,
+    behind: u32,
+}
+
+impl Standing {
+    const BEST: Self = Self { want: 0, behind: 0 };
+}
+
+/// How little a member can take a message now; `None` for one that would lose it.
+fn want_of_ability(head: &Head, sub: Sub, qos: QoS) -> Option<u8> {
+    let connected = head.flags.contains(SessionFlags::CONNECTED);
+    let waits =
+        qos.min(sub.terms.qos()).is_acknowledged() && head.flags.contains(SessionFlags::PERSISTENT);
+    if !connected && !waits {
+        return None;
+    }
+    let want_of_room = if head.flags.contains(SessionFlags::FULL) {
+        2
+    } else {
+        u8::from(head.flags.contains(SessionFlags::OVER_HIGH_WATER))
+    };
+    Some(if connected { want_of_room } else { 3 + want_of_room })
 }
 
 #[cfg(test)]

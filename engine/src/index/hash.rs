@@ -37,6 +37,15 @@ pub(super) const fn spread(number: u64) -> u32 {
     high32(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
+/// A number made of a key and a number of our own, as if by chance.
+#[inline]
+pub(super) const fn mix(key: u32, number: u64) -> u32 {
+    let mut hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ key as u64;
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    high32(hash ^ (hash >> 31))
+}
+
 const fn high32(hash: u64) -> u32 {
     (hash >> 32) as u32
 }

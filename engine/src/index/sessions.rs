@@ -23,6 +23,8 @@ impl SessionFlags {
     pub const OVER_HIGH_WATER: Self = Self(4);
     /// It takes nothing more.
     pub const FULL: Self = Self(8);
+    /// It was over its high water mark for so long that nobody is held for it any more.
+    pub const SLOW: Self = Self(16);
 
     /// Whether all flags of `other` are set.
     pub const fn contains(self, other: Self) -> bool {
@@ -52,9 +54,11 @@ impl SessionFlags {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) number: SessionNumber,
-    /// How much is in flight to it, for [`GroupStrategy::LeastInflight`](super::GroupStrategy).
-    pub(crate) load: u32,
-    pub(crate) lane: u16,
+    /// When it came, for [`GroupStrategy::Sticky`](super::GroupStrategy).
+    pub(crate) since: u32,
+    /// How much it is owed, for [`GroupStrategy::LeastInflight`](super::GroupStrategy).
+    pub(crate) load: u16,
+    pub(crate) lane: u8,
     pub(crate) flags: SessionFlags,
 }
 
@@ -91,6 +95,10 @@ impl Sessions {
     /// The heads by slot.
     pub(super) fn heads(&self) -> &[Head] {
         &self.heads
+    }
+
+    pub(super) fn heads_mut(&mut self) -> &mut [Head] {
+        &mut self.heads
     }
 
     pub(super) fn slot(&self, number: SessionNumber) -> Option<u32> {
@@ -168,7 +176,7 @@ mod tests {
 
     fn head(number: u64) -> Head {
         let number = SessionNumber::new(number).unwrap();
-        Head { number, load: 0, lane: 0, flags: SessionFlags::NONE }
+        Head { number, since: 0, load: 0, lane: 0, flags: SessionFlags::NONE }
     }
 
     #[test]

@@ -57,6 +57,14 @@ impl<T> Slab<T> {
         value
     }
 
+    /// All things, by their numbers.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| match slot {
+            Slot::Used(value) => Some(value),
+            Slot::Free { .. } => None,
+        })
+    }
+
     /// All things with their numbers, ascending.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {

@@ -187,7 +187,7 @@ mod tests {
 
     fn heads(count: u32) -> Vec<Head> {
         let flags = SessionFlags::NONE;
-        (0..count).map(|n| Head { number: number(n), load: 0, lane: 0, flags }).collect()
+        (0..count).map(|n| Head { number: number(n), since: 0, load: 0, lane: 0, flags }).collect()
     }
 
     fn sub(slot: u32, id: u32) -> Sub {

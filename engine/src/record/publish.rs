@@ -49,7 +49,8 @@ pub struct LateDecision<'a> {
 pub struct LateItem<'a> {
     /// The record that holds the message.
     pub lsn: Lsn,
-    /// QoS of this delivery, 1 or 2.
+    /// QoS of this delivery. At QoS 0, which only an orphan may be given on at, it enters no queue:
+    /// it goes to a session that is up.
     pub qos: QoS,
     /// The RETAIN flag as it is forwarded.
     pub retain: bool,
@@ -172,7 +173,8 @@ impl Listed for LateList {
     type Item<'a> = LateItem<'a>;
 
     fn write(item: &LateItem<'_>, out: &mut Vec<u8>) {
-        debug_assert!(item.qos.is_acknowledged(), "QoS 0 enters no queue");
+        let enters = item.qos.is_acknowledged();
+        debug_assert!(enters || item.orphan.is_some(), "QoS 0 enters no queue");
         out.push(
             item.qos.bits()
                 | if item.retain { RETAIN } else { 0 }
@@ -202,7 +204,7 @@ impl Listed for LateList {
         let flags = reader.flags(3 | RETAIN | PICK | IDS | EXPIRES | ORPHAN)?;
         let has = |bit: u8| flags & bit != 0;
         let qos = match QoS::from_bits(flags & 3) {
-            Some(qos) if qos.is_acknowledged() => qos,
+            Some(qos) if qos.is_acknowledged() || has(ORPHAN) => qos,
             _ => return Err(RecordError::Value("QoS")),
         };
         Ok(LateItem {

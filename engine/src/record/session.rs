@@ -115,8 +115,9 @@ impl Start {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, RecordError> {
-        if reader.int()? != VERSION {
-            return Err(RecordError::Value("version of the encoding"));
+        let found = reader.int()?;
+        if found != VERSION {
+            return Err(RecordError::Version { found });
         }
         let flags = reader.flags(START_JUMP)?;
         Ok(Self { jump: flags & START_JUMP != 0 })

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Destination;
-use crate::index::{GroupStrategy, HashSeed, Inserted, Subscriber};
+use crate::index::{GroupStrategies, GroupStrategy, HashSeed, Inserted, Subscriber};
 use zzq_types::{Filter, RetainHandling, SubscribeOptions};
 
 mod model;
@@ -24,6 +24,7 @@ fn subscriber(n: u64, sub: u32, options: SubscribeOptions, id: u32) -> Subscribe
         session: session(n),
         lane: u16::try_from(n).unwrap() % 64,
         flags: UP,
+        since: 0,
         sub: SubNumber::new(sub),
         options,
         id: SubscriptionId::new(id),
@@ -64,6 +65,7 @@ impl Rig {
 
     fn route(&mut self, publication: Publication<'_>) -> (Routed, Vec<Got>) {
         let routed = self.router.route(&mut self.index, publication, &mut self.out);
+        self.router.taken(&mut self.index);
         (routed, self.got())
     }
 
@@ -88,7 +90,7 @@ fn got(to: Destination<'_>) -> Got {
 
 fn publication(topic: &str) -> Publication<'_> {
     let topic = TopicName::new(topic).unwrap();
-    Publication { topic, publisher: None, qos: QoS::ExactlyOnce, retain: true }
+    Publication { topic, publisher: None, client_hash: 0, qos: QoS::ExactlyOnce, retain: true }
 }
 
 #[test]
@@ -265,12 +267,13 @@ fn a_session_gets_its_own_copy_and_one_for_each_group_that_picks_it() {
 }
 
 #[test]
-fn the_strategy_applies_to_all_groups() {
+fn a_strategy_applies_to_groups_that_are_there_and_to_those_that_come() {
     let mut rig = Rig::with(&[
         ("$share/g/t", subscriber(1, 0, options(0), 0)),
         ("$share/g/t", subscriber(2, 0, options(0), 0)),
     ]);
-    rig.index.set_strategy(GroupStrategy::LeastInflight);
+    let others = GroupStrategy::LeastInflight;
+    rig.index.set_strategies(GroupStrategies { others, ..GroupStrategies::default() }, 0);
     assert!(rig.index.set_load(session(1), 3) && rig.index.set_load(session(2), 2));
     assert_eq!((rig.sessions("t"), rig.sessions("t")), (vec![2], vec![2]));
     rig.insert("u", subscriber(2, 1, options(0), 0));
@@ -286,7 +289,7 @@ fn a_route_names_the_lanes_and_whether_something_is_kept() {
     let (routed, _) = rig.route(publication("t"));
     let lanes = 1 << 3 | 1 << 63;
     let held = SessionFlags::NONE;
-    assert_eq!(routed, Routed { destinations: 2, lanes, kept: true, held });
+    assert_eq!(routed, Routed { destinations: 2, lanes, kept: true, held, own_full: false });
     let (routed, _) = rig.route(Publication { qos: QoS::AtMostOnce, ..publication("t") });
     assert!(!routed.kept && routed.lanes == lanes);
     assert!(!rig.route(publication("u")).0.kept);
@@ -297,22 +300,33 @@ fn a_route_names_the_lanes_and_whether_something_is_kept() {
 fn who_is_full_or_over_high_water_holds_others_and_not_itself() {
     let mut rig = Rig::with(&[
         ("t", subscriber(1, 0, options(0), 0)),
-        ("t", subscriber(2, 0, options(0), 0)),
+        ("t", subscriber(2, 0, options(1), 0)),
+        ("zero", subscriber(2, 0, options(0), 0)),
     ]);
     let held_by = |rig: &mut Rig, publisher| {
         let publisher = Some(session(publisher));
         rig.route(Publication { publisher, ..publication("t") }).0.held
     };
-    assert!(rig.index.set_flags(session(1), UP.with(SessionFlags::OVER_HIGH_WATER)));
+    assert!(rig.index.set_flags(session(1), UP.with(SessionFlags::OVER_HIGH_WATER), 0));
     assert_eq!(held_by(&mut rig, 1), SessionFlags::NONE);
     assert_eq!(held_by(&mut rig, 2), SessionFlags::OVER_HIGH_WATER);
-    assert!(rig.index.set_flags(session(2), UP.with(SessionFlags::FULL)));
+    // What it gets at QoS 1 waits in its queue.
+    assert!(rig.index.set_flags(session(2), UP.with(SessionFlags::OVER_HIGH_WATER), 0));
+    assert_eq!(held_by(&mut rig, 1), SessionFlags::NONE);
+    assert!(rig.index.set_flags(session(2), UP.with(SessionFlags::FULL), 0));
     assert_eq!(held_by(&mut rig, 1), SessionFlags::FULL);
     let both = SessionFlags::OVER_HIGH_WATER.with(SessionFlags::FULL);
     assert_eq!(held_by(&mut rig, 3), both);
-    assert!(rig.index.set_flags(session(1), UP) && rig.index.set_flags(session(2), UP));
+    let own = Publication { publisher: Some(session(2)), ..publication("t") };
+    assert!(rig.route(own).0.own_full && !rig.route(publication("t")).0.own_full);
+    // At QoS 0 nothing enters a queue.
+    assert_eq!(rig.route(publication("zero")).0.held, SessionFlags::NONE);
+    // Nobody is held any more for one that was waited for long enough.
+    let slow = UP.with(SessionFlags::OVER_HIGH_WATER).with(SessionFlags::SLOW);
+    assert!(rig.index.set_flags(session(1), slow, 0));
+    assert!(rig.index.set_flags(session(2), UP, 0));
     assert_eq!(held_by(&mut rig, 3), SessionFlags::NONE);
-    assert!(!rig.index.set_flags(session(9), UP));
+    assert!(!rig.index.set_flags(session(9), UP, 0));
 }
 
 #[test]
@@ -330,8 +344,8 @@ fn a_run_reuses_its_decision_until_something_changes() {
     assert_eq!(rig.got()[0].1, 0);
     rig.insert("+", subscriber(2, 0, options(0), 0));
     assert_eq!(same(&mut rig, none).1, 2);
-    rig.index.set_flags(session(2), UP.with(SessionFlags::FULL));
-    assert_eq!(same(&mut rig, none).0.held, SessionFlags::FULL);
+    rig.index.set_flags(session(2), UP.with(SessionFlags::OVER_HIGH_WATER), 0);
+    assert_eq!(same(&mut rig, none).0.held, SessionFlags::OVER_HIGH_WATER);
     rig.index.remove_session(session(2));
     assert_eq!(same(&mut rig, none).1, 1);
 }
@@ -344,7 +358,11 @@ fn picks_advance_within_a_run() {
     ]);
     let mut picked = rig.sessions("t");
     for _ in 0..3 {
-        rig.router.route_same(&mut rig.index, publication("t"), &mut rig.out);
+        // One that is not taken at first.
+        for _ in 0..2 {
+            rig.router.route_same(&mut rig.index, publication("t"), &mut rig.out);
+        }
+        rig.router.taken(&mut rig.index);
         picked.push(rig.got()[0].0);
     }
     assert_eq!(picked, [1, 2, 1, 2]);

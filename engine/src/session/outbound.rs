@@ -38,6 +38,7 @@ pub struct Outbound {
     flight: VecDeque<Flight>,
     early: Early,
     closed: Closed,
+    given_up: GivenUp,
     /// A number whose identifier was free when this was applied.
     free: Option<(u64, Lsn)>,
 }
@@ -79,7 +80,8 @@ pub enum Outgoing {
     Nothing,
     /// The client's window is full: an answer comes first.
     Window,
-    /// The number 65 535 below is open: an answer comes first, and its receipt is applied.
+    /// The number 65 535 below is open: an answer comes first, and its receipt is applied. Or what
+    /// was given up is: that is applied first.
     Identifier,
     /// The commit of this record comes first.
     Commit(Lsn),
@@ -152,6 +154,17 @@ struct Closed {
     pending: Option<(Lsn, u64)>,
 }
 
+/// Messages at QoS 2 that were given up and whose closing is not known to be committed.
+#[derive(Clone, Debug, Default)]
+struct GivenUp {
+    /// How many there are.
+    count: u64,
+    /// Those whose closing is not seen to be applied, in ranges, as they were given up.
+    open: VecDeque<(u64, u64)>,
+    /// When the others were seen to be closed this was applied; and how many they are.
+    pending: Option<(Lsn, u64)>,
+}
+
 impl Outbound {
     /// For a new connection whose client takes `window` messages unacknowledged.
     pub fn new(queue: &Queue, window: u16) -> Self {
@@ -164,6 +177,7 @@ impl Outbound {
             flight: VecDeque::new(),
             early: Early { settled: first_open - 1, ..Early::default() },
             closed: Closed { first_open, pending: None },
+            given_up: GivenUp::default(),
             free: None,
         }
     }
@@ -171,6 +185,26 @@ impl Outbound {
     /// The highest number that was sent, for the record of the session's going down.
     pub const fn highest_sent(&self) -> QueueNumber {
         QueueNumber::new(self.sent)
+    }
+
+    /// The highest number that was sent, or passed over.
+    pub const fn cursor(&self) -> QueueNumber {
+        QueueNumber::new(self.cursor)
+    }
+
+    /// Whether a number up to this one is still to be sent or passed over.
+    pub fn owes_up_to(&self, queue: &Queue, number: QueueNumber) -> bool {
+        self.unsent(queue).next().is_some_and(|next| next.number <= number)
+    }
+
+    /// What is still to be sent or passed over.
+    pub fn unsent<'a>(&self, queue: &'a Queue) -> impl Iterator<Item = Waiting> + use<'a> {
+        queue.iter_from(QueueNumber::new(self.cursor + 1))
+    }
+
+    /// How many messages at QoS 2 were sent that the client has not said to have.
+    pub fn begun(&self) -> usize {
+        self.flight.iter().filter(|flight| flight.step == Step::Sent2).count()
     }
 
     /// How many messages of the window are not answered.
@@ -186,6 +220,8 @@ impl Outbound {
     //= MQTT5-4.3.2-1
     //= MQTT5-4.3.3-1
     //= MQTT5-4.4.0-1
+    //= MQTT5-4.6.0-5
+    //= MQTT311-4.6.0-5
     //= MQTT5-4.9.0-2
     pub fn next(&mut self, queue: &Queue, progress: Progress) -> Outgoing {
         self.early.advance(progress.committed);
@@ -267,14 +303,85 @@ impl Outbound {
         self.flight.push_back(Flight { number: number.get(), step, counts });
     }
 
+    /// How many of the next `count` messages, the first of them `first`, which no log has, may be
+    /// sent at once as new ones; 0 if another message comes before them, or [`Outbound::next`]
+    /// has to say what stops them. [`Outbound::run_sent`] follows.
+    pub fn next_of_run(
+        &mut self,
+        queue: &Queue,
+        first: QueueNumber,
+        count: usize,
+        progress: Progress,
+    ) -> usize {
+        self.early.advance(progress.committed);
+        self.closed.advance(queue.first_open().get(), progress);
+        let next = queue.iter_from(QueueNumber::new(self.cursor + 1)).next();
+        let is_next = next.is_some_and(|waiting| {
+            waiting.number == first && waiting.queued_at >= progress.unlogged
+        });
+        let room = usize::from(self.window - self.used.min(self.window));
+        let count = count.min(room);
+        let last = first.get() + count as u64;
+        let oldest = self.flight.front().map_or(u64::MAX, |flight| flight.number);
+        let free = self.closed.first_open.min(oldest) + IDS > last;
+        if is_next && free && first > queue.dup_through() { count } else { 0 }
+    }
+
+    /// The first so many of what [`Outbound::next_of_run`] was asked for were sent.
+    ///
+    /// # Panics
+    /// If they were sent or passed over before, or are more than the window has room for.
+    pub fn run_sent(&mut self, first: QueueNumber, count: usize, qos: QoS) {
+        assert!(first.get() > self.cursor, "numbers are sent in order");
+        let numbers = first.get()..first.get() + count as u64;
+        let room = self.window - self.used.min(self.window);
+        let count = u16::try_from(count).ok().filter(|count| *count <= room);
+        assert!(count.is_some(), "a run fits the window");
+        let Some(count) = count else { return };
+        let Some(last) = numbers.clone().last() else { return };
+        let step = if qos == QoS::ExactlyOnce { Step::Sent2 } else { Step::Sent1 };
+        self.used += count;
+        (self.cursor, self.sent) = (last, last);
+        self.early.sent(last, Lsn::ZERO, true);
+        self.flight.extend(numbers.map(|number| Flight { number, step, counts: true }));
+    }
+
     /// What [`Outbound::next`] gave is not sent on this connection: the record that gives it up
-    /// was handed over.
+    /// is handed over.
     ///
     /// # Panics
     /// If it was sent or passed over before.
-    pub fn pass_over(&mut self, number: QueueNumber) {
-        assert!(number.get() > self.cursor, "numbers are passed over in order");
-        self.cursor = number.get();
+    pub fn pass_over(&mut self, waiting: &Waiting) {
+        let number = waiting.number.get();
+        assert!(number > self.cursor, "numbers are passed over in order");
+        self.cursor = number;
+        if waiting.qos == QoS::ExactlyOnce {
+            self.given_up.add(number);
+        }
+    }
+
+    /// What a message that [`Outbound::next`] gave waits for before it is sent, if others were
+    /// given up before it at QoS 2. A crash takes the first open messages at QoS 2 for those that
+    /// may have been sent, as many as the window has: this one must be among them, and those are
+    /// too that the crash brings back.
+    //= MQTT5-4.3.3-7
+    //= MQTT5-4.8.2-5
+    pub fn waits_for_given_up(
+        &mut self,
+        queue: &Queue,
+        waiting: &Waiting,
+        progress: Progress,
+    ) -> Option<Outgoing> {
+        let is_kept = waiting.queued_at < progress.unlogged;
+        if self.given_up.count == 0 || waiting.qos != QoS::ExactlyOnce || !is_kept {
+            return None;
+        }
+        self.given_up.advance(queue, progress);
+        if u64::from(self.used) + self.given_up.count < u64::from(self.window) {
+            return None;
+        }
+        let closed = self.given_up.pending;
+        Some(closed.map_or(Outgoing::Identifier, |(lsn, _)| Outgoing::Commit(lsn)))
     }
 
     /// A PUBACK came.
@@ -295,7 +402,11 @@ impl Outbound {
         let flight = &mut self.flight[at];
         let number = QueueNumber::new(flight.number);
         match flight.step {
-            Step::Sent2 if refused => Received::Refused(self.finish(at)),
+            Step::Sent2 if refused => {
+                let number = self.finish(at);
+                self.given_up.add(number.get());
+                Received::Refused(number)
+            }
             Step::Sent2 => {
                 flight.step = Step::Taken;
                 Received::Taken(number)
@@ -418,6 +529,40 @@ impl Closed {
             } else {
                 self.pending = Some((applied, first_open));
             }
+        }
+    }
+}
+
+impl GivenUp {
+    fn add(&mut self, number: u64) {
+        self.count += 1;
+        match self.open.back_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => self.open.push_back((number, number)),
+        }
+    }
+
+    fn advance(&mut self, queue: &Queue, progress: Progress) {
+        let Progress { applied, committed, .. } = progress;
+        if let Some((_, count)) = self.pending.take_if(|(lsn, _)| *lsn <= committed) {
+            self.count -= count;
+        }
+        if self.pending.is_some() {
+            return;
+        }
+        let mut closed = 0;
+        while let Some(&(first, last)) = self.open.front() {
+            let next = queue.iter_from(QueueNumber::new(first)).next();
+            if next.is_some_and(|waiting| waiting.number.get() <= last) {
+                break;
+            }
+            closed += last - first + 1;
+            self.open.pop_front();
+        }
+        if applied <= committed {
+            self.count -= closed;
+        } else if closed > 0 {
+            self.pending = Some((applied, closed));
         }
     }
 }

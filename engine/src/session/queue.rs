@@ -2,12 +2,17 @@
 //!
 //! Owns: numbers and what is known of each: waiting, taken by the client (PUBREC), closed.
 //! Entries ascend; closed ones leave at once from the front and by and by from the middle, so
-//! what is not here and below `next` is closed. A jump leaves a gap, which counts as closed.
+//! what is not here and below `next` is closed. A jump leaves a gap, which counts as closed. The
+//! front of a queue that an image holds may have stayed there: see [`untouched`].
 //! Does not know: the messages, the connection, which numbers are under way on it.
+
+mod untouched;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zzq_types::{Lsn, QoS};
+
+pub use self::untouched::Untouched;
 
 use crate::decision::SubscriptionIds;
 use crate::number::{QueueNumber, SubNumber};
@@ -42,6 +47,7 @@ const TAKEN: u32 = 1 << 2;
 const CLOSED: u32 = 1 << 3;
 const EXTRA: u32 = 1 << 4;
 const LATE: u32 = 1 << 5;
+const PLACED: u32 = 1 << 6;
 const FLAGS: u32 = 0xFF;
 const SIZE_UNIT: u32 = 16;
 
@@ -72,6 +78,8 @@ pub(crate) struct Incoming {
     pub(crate) size: u32,
     /// The record of the late decision, if one brought the message.
     pub(crate) late: Option<Lsn>,
+    /// It is sent with its place.
+    pub(crate) placed: bool,
     pub(crate) extra: Option<Extra>,
 }
 
@@ -91,6 +99,9 @@ pub struct Waiting {
     /// Whether the client has it (its PUBREC is applied): only PUBREL and PUBCOMP remain, and the
     /// message itself is held no more.
     pub taken: bool,
+    /// Whether it is sent with its place in the log and its time: its subscription started in the
+    /// past.
+    pub placed: bool,
     /// What the message weighs, rounded up to 16 bytes.
     pub size: u32,
 }
@@ -112,6 +123,8 @@ pub struct Queue {
     open: usize,
     bytes: u64,
     extras: Option<Box<Extras>>,
+    /// The front of the queue, as far as it is in an image only.
+    untouched: Option<Box<Untouched>>,
 }
 
 impl Queue {
@@ -122,7 +135,8 @@ impl Queue {
 
     /// The first number that is open; all below are closed. One behind the last if none is open.
     pub fn first_open(&self) -> QueueNumber {
-        QueueNumber::new(self.entries.front().map_or(self.last + 1, |entry| self.number(*entry)))
+        let held = || self.entries.front().map_or(self.last + 1, |entry| self.number(*entry));
+        QueueNumber::new(self.untouched.as_ref().map_or_else(held, |front| front.first.get()))
     }
 
     /// Open numbers up to this one are sent with DUP.
@@ -155,6 +169,7 @@ impl Queue {
 
     /// The message with this number, if it is open.
     pub fn get(&self, number: QueueNumber) -> Option<Waiting> {
+        self.assert_whole();
         let at = self.find(number.get())?;
         let entry = self.entries[at];
         (entry.size_flags & CLOSED == 0).then(|| self.waiting(entry))
@@ -162,7 +177,17 @@ impl Queue {
 
     /// The open messages with this number or a higher one, ascending.
     pub fn iter_from(&self, number: QueueNumber) -> impl Iterator<Item = Waiting> {
-        let from = self.lower_bound(number.get());
+        self.assert_whole();
+        self.held_from(number.get())
+    }
+
+    /// The open messages that are in memory.
+    pub fn held(&self) -> impl Iterator<Item = Waiting> {
+        self.held_from(0)
+    }
+
+    fn held_from(&self, number: u64) -> impl Iterator<Item = Waiting> {
+        let from = self.lower_bound(number);
         let open = self.entries.range(from..).filter(|entry| entry.size_flags & CLOSED == 0);
         open.map(|&entry| self.waiting(entry))
     }
@@ -193,6 +218,7 @@ impl Queue {
     //= MQTT5-3.3.2-5
     //= MQTT5-4.3.3-7
     pub fn expired(&self, now_ms: u64, sent: QueueNumber) -> Vec<NumberRange> {
+        self.assert_whole();
         let Some(extras) = &self.extras else {
             return Vec::new();
         };
@@ -210,7 +236,10 @@ impl Queue {
 
     /// When the first message expires of those that may.
     pub(crate) fn next_expiry_ms(&self) -> Option<u64> {
-        self.extras.as_ref()?.by_expiry.first().map(|&(expires_ms, _)| expires_ms)
+        let held = self.extras.as_ref().and_then(|extras| extras.by_expiry.first());
+        let held = held.map(|&(expires_ms, _)| expires_ms);
+        let front = self.untouched.as_ref().and_then(|front| front.next_expiry_ms);
+        [held, front].into_iter().flatten().min()
     }
 
     /// Whether a late decision brought this number.
@@ -244,6 +273,7 @@ impl Queue {
     /// QoS 2 messages that wait.
     //= MQTT5-4.3.3-6
     pub(crate) fn take(&mut self, range: NumberRange, mut released: impl FnMut(Lsn)) -> u64 {
+        self.assert_whole();
         let mut ignored = 0;
         let mut at = self.lower_bound(range.first.get());
         while let Some(&entry) = self.entries.get(at) {
@@ -288,6 +318,7 @@ impl Queue {
             self.dup_through = self.dup_through.max(sent);
             self.doubtful = self.doubtful.max(sent);
         } else {
+            self.assert_whole();
             let unanswered = |entry: &&Entry| entry.size_flags & (QOS2 | TAKEN | CLOSED) == QOS2;
             let first = self.entries.iter().filter(unanswered).take(usize::from(window));
             let last = first.last().map_or(0, |&entry| self.number(entry));
@@ -316,10 +347,10 @@ impl Queue {
     }
 
     /// The messages that are held, each with its extra if it may go to another session: not at
-    /// QoS 2 if it may have been sent.
+    /// QoS 2 if it may have been sent. What has stayed in an image came by no shared subscription.
     //= MQTT5-4.8.2-5
     pub(crate) fn estate(&self) -> impl Iterator<Item = (Waiting, Option<&Extra>)> {
-        self.iter().filter(|waiting| !waiting.taken).map(|waiting| {
+        self.held().filter(|waiting| !waiting.taken).map(|waiting| {
             let begun = waiting.qos == QoS::ExactlyOnce && waiting.number <= self.doubtful();
             (waiting, self.extra(waiting.number).filter(|_| !begun))
         })
@@ -338,15 +369,14 @@ impl Queue {
     /// Puts an open message back, as an image has it; `false` unless numbers ascend up to the
     /// last, within a span that a queue may have.
     pub(crate) fn restore(&mut self, waiting: &Waiting, late: bool, extra: Option<Extra>) -> bool {
-        let number = waiting.number.get();
         let before = self.entries.back().map_or(0, |&entry| self.number(entry));
-        let ascends = before < number && number <= self.last;
-        if !ascends || !self.fits(number) || (waiting.taken && extra.is_some()) {
+        if !self.may_follow(before, waiting, extra.as_ref()) {
             return false;
         }
-        let Waiting { lsn, qos, retain, size, .. } = *waiting;
+        let number = waiting.number.get();
+        let Waiting { lsn, qos, retain, placed, size, .. } = *waiting;
         let late = late.then(|| self.late_at());
-        self.put(number, Incoming { lsn, qos, retain, size, late, extra });
+        self.put(number, Incoming { lsn, qos, retain, size, late, placed, extra });
         if waiting.taken
             && let Some(entry) = self.entries.back_mut()
         {
@@ -354,6 +384,13 @@ impl Queue {
             self.bytes -= u64::from(size_of_entry(*entry));
         }
         true
+    }
+
+    /// Whether an image may have this message behind number `before`.
+    fn may_follow(&self, before: u64, waiting: &Waiting, extra: Option<&Extra>) -> bool {
+        let number = waiting.number.get();
+        let ascends = before < number && number <= self.last;
+        ascends && self.fits(number) && !(waiting.taken && extra.is_some())
     }
 
     /// Called when all messages are back.
@@ -364,11 +401,21 @@ impl Queue {
     /// What is wrong with it, if anything is.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let numbers: Vec<u64> = self.entries.iter().map(|&entry| self.number(entry)).collect();
-        let open = self.iter().count();
-        let bytes: u64 = self.iter().filter(|one| !one.taken).map(|one| u64::from(one.size)).sum();
+        let front = self.untouched().unwrap_or_default();
+        let open = front.len + self.held().count();
+        let bytes =
+            self.held().filter(|one| !one.taken).map(|one| u64::from(one.size)).sum::<u64>();
+        let bytes = front.bytes + bytes;
         let holds = [
             (numbers.is_sorted_by(|a, b| a < b), "queue numbers ascend"),
-            (numbers.last().is_none_or(|&last| last <= self.last), "no number is above the last"),
+            (
+                numbers.first().is_none_or(|&first| front.last.get() < first),
+                "an image has the front",
+            ),
+            (
+                front.last.get().max(numbers.last().copied().unwrap_or(0)) <= self.last,
+                "no number is above the last",
+            ),
             (
                 self.doubtful <= self.dup_through && self.dup_through <= self.last,
                 "marks of a queue are ordered",
@@ -395,7 +442,7 @@ impl Queue {
             return Err("entries and what they have beside them belong together");
         }
         let expiring = extras.by_number.iter().filter_map(|(&number, extra)| {
-            let waiting = self.get(QueueNumber::new(number))?;
+            let waiting = self.held_from(number).next()?;
             let begun = waiting.qos == QoS::ExactlyOnce && number <= self.doubtful;
             Some((extra.expires_ms.filter(|_| !begun)?, number))
         });
@@ -408,6 +455,7 @@ impl Queue {
     fn put(&mut self, number: u64, message: Incoming) {
         let mut flags = if message.qos == QoS::ExactlyOnce { QOS2 } else { 0 };
         flags |= if message.retain { RETAIN } else { 0 };
+        flags |= if message.placed { PLACED } else { 0 };
         if let Some(late_at) = message.late {
             flags |= LATE;
             self.late_at = self.late_at.max(late_at.get());
@@ -420,7 +468,7 @@ impl Queue {
             }
             extras.by_number.insert(number, extra);
         }
-        let units = message.size.div_ceil(SIZE_UNIT).min(u32::MAX >> 8);
+        let units = units_of(message.size);
         self.base = self.base_for(number);
         let entry =
             Entry { lsn: message.lsn.get(), low: low(number), size_flags: units << 8 | flags };
@@ -435,6 +483,7 @@ impl Queue {
         may: impl Fn(u64, u32) -> bool,
         mut released: impl FnMut(Lsn),
     ) -> u64 {
+        self.assert_whole();
         let mut ignored = 0;
         let mut at = self.lower_bound(range.first.get());
         while let Some(&entry) = self.entries.get(at) {
@@ -504,9 +553,9 @@ impl Queue {
         number <= QueueNumber::MAX.get() && number - self.base_for(number) < SPAN_MAX
     }
 
-    /// The base once `number` is the last: unchanged while there are entries.
+    /// The base once `number` is the last: unchanged while any is open.
     fn base_for(&self, number: u64) -> u64 {
-        if self.entries.is_empty() { number } else { self.base }
+        if self.entries.is_empty() && self.untouched.is_none() { number } else { self.base }
     }
 
     fn number(&self, entry: Entry) -> u64 {
@@ -522,6 +571,7 @@ impl Queue {
             qos: if has(QOS2) { QoS::ExactlyOnce } else { QoS::AtLeastOnce },
             retain: has(RETAIN),
             taken: has(TAKEN),
+            placed: has(PLACED),
             size: size_of_entry(entry),
         }
     }
@@ -545,6 +595,11 @@ impl Queue {
         }
         self.entries.partition_point(|&entry| self.number(entry) < number)
     }
+}
+
+/// What a message of this size weighs, in units.
+fn units_of(size: u32) -> u32 {
+    size.div_ceil(SIZE_UNIT).min(u32::MAX >> 8)
 }
 
 fn size_of_entry(entry: Entry) -> u32 {

@@ -179,6 +179,7 @@ impl Fold {
             filter,
             options: SubscribeOptions::with_qos(Q2),
             id: SubscriptionId::new(number),
+            replay: None,
         });
         let items = items.as_list();
         self.apply(&Record::Subscribe(Subscribe { session: session(n), items }))
@@ -295,8 +296,9 @@ fn describe(effect: &Effect<'_>) -> String {
             let late = if late { " late" } else { "" };
             format!("queued {session} {number} {lsn} qos {}{late}", qos.bits())
         }
-        Effect::Deliver0 { session, lsn, retain, ids: list } => {
-            format!("deliver {session} {lsn} retain {retain} ids {}", ids(list))
+        Effect::Deliver0 { session, lsn, retain, placed, ids: list } => {
+            let placed = if placed { " placed" } else { "" };
+            format!("deliver {session} {lsn} retain {retain}{placed} ids {}", ids(list))
         }
         Effect::Released { lsn } => format!("released {lsn}"),
         Effect::SessionOpened { session, client } => format!("opened {session} {client}"),

@@ -2,8 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use zzq_types::{Properties, QoS, SubscribeOptions};
+
+use super::fold::{Q0, Q1};
 use super::*;
+use crate::decision::DecisionBuf;
 use crate::image::{Loader, Section, Touched, references};
+use crate::number::SubNumber;
+use crate::record::{Connect, Publish, Record, Subscribe, SubscribeItem, SubscribeItemsBuf};
+use crate::session::Replay;
 
 /// The next image, as whoever has no room for a state makes it: entries that are not touched are
 /// copied, a state in which nothing else is takes the records since.
@@ -39,6 +46,53 @@ fn image_at(log: &[(u64, Owned)], end: usize) -> Sections {
     let mut state = State::new(Shard::WHOLE);
     fold(&log[..end], 0, &mut state);
     Sections::of(&state, Select::All)
+}
+
+/// A record that passes a subscription by leaves its place there, whatever its QoS: without it the
+/// subscription would go live before that record was taken.
+#[test]
+fn what_passes_a_subscription_by_at_qos_0_is_in_the_next_image() {
+    for qos in [Q0, Q1] {
+        let log = [connects(), replays(), publishes_past(qos)].map(|record| (1000, record));
+        let merged = merge(&image_at(&log, 2), &log, 2);
+        assert_eq!(merged, image_at(&log, 3), "{qos:?}");
+    }
+}
+
+fn connects() -> Owned {
+    let session = testing::session(1);
+    let client = testing::client_of(session);
+    let connect = Connect { session, client, expiry_s: 9, window: 9, joins: None, will: None };
+    Owned::of(&Record::Connect(connect))
+}
+
+fn replays() -> Owned {
+    let mut items = SubscribeItemsBuf::new();
+    items.push(&SubscribeItem {
+        number: SubNumber::new(0),
+        filter: "$replay/all/t",
+        options: SubscribeOptions::default(),
+        id: None,
+        replay: Some(Replay::new(Lsn::new(1), 0)),
+    });
+    let session = testing::session(1);
+    Owned::of(&Record::Subscribe(Subscribe { session, items: items.as_list() }))
+}
+
+fn publishes_past(qos: QoS) -> Owned {
+    let mut decision = DecisionBuf::new();
+    decision.push(testing::session(1), qos, false, Some(SubNumber::new(0)), []);
+    Owned::of(&Record::Publish(Publish {
+        publisher: None,
+        inbound: None,
+        will_of: None,
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        decision: decision.as_decision(),
+        topic: testing::topic("t"),
+        properties: Properties::EMPTY,
+        payload: b"p",
+    }))
 }
 
 proptest! {

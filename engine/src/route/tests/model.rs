@@ -120,14 +120,19 @@ impl Model {
     }
 
     fn routed(&self, publication: Publication<'_>, got: &[Got]) -> Routed {
-        let held = SessionFlags::OVER_HIGH_WATER.with(SessionFlags::FULL);
         let mut routed = Routed { destinations: got.len(), ..Routed::default() };
         for &(n, qos, ..) in got {
             let flags = self.flags(n);
             routed.lanes |= 1 << (n % 64);
             routed.kept |= qos > 0 && flags.contains(KEPT);
-            if publication.publisher != Some(session(n)) {
-                routed.held = routed.held.with(flags.only(held));
+            let full = qos > 0 && flags.contains(SessionFlags::FULL);
+            let waits = qos == 0 && !flags.contains(SessionFlags::SLOW);
+            if publication.publisher == Some(session(n)) {
+                routed.own_full |= full;
+            } else {
+                let full = if full { SessionFlags::FULL } else { SessionFlags::NONE };
+                let over = if waits { SessionFlags::OVER_HIGH_WATER } else { SessionFlags::NONE };
+                routed.held = routed.held.with(full).with(flags.only(over));
             }
         }
         routed
@@ -152,13 +157,15 @@ fn apply(op: &Op, rig: &mut Rig, model: &mut Model) {
         Op::Flags { session: n, flags } => {
             let own = model.subs.iter_mut().filter(|((session, _), _)| session == n);
             let changed = own.map(|(_, sub)| sub.flags = *flags).count();
-            assert_eq!(rig.index.set_flags(session(*n), *flags), changed > 0);
+            assert_eq!(rig.index.set_flags(session(*n), *flags, 0), changed > 0);
         }
         Op::Route { topic, publisher, qos, retain } => {
             let topic = TopicName::new(topic).unwrap();
             let qos = QoS::from_bits(*qos).unwrap();
             let publisher = SessionNumber::new(*publisher);
-            model.check(rig, Publication { topic, publisher, qos, retain: *retain });
+            let client_hash = u32::try_from(publisher.map_or(0, SessionNumber::get)).unwrap();
+            let retain = *retain;
+            model.check(rig, Publication { topic, publisher, client_hash, qos, retain });
         }
     }
     let sessions: BTreeSet<_> = model.subs.keys().map(|(session, _)| *session).collect();
@@ -194,6 +201,7 @@ fn ops() -> impl Strategy<Value = Op> {
         UP,
         UP.with(KEPT),
         UP.with(SessionFlags::OVER_HIGH_WATER),
+        UP.with(SessionFlags::OVER_HIGH_WATER).with(SessionFlags::SLOW),
         UP.with(SessionFlags::FULL),
         KEPT,
         KEPT.with(SessionFlags::FULL),
@@ -215,13 +223,26 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
+const STRATEGIES: [GroupStrategy; 5] = [
+    GroupStrategy::RoundRobin,
+    GroupStrategy::LeastInflight,
+    GroupStrategy::Sticky,
+    GroupStrategy::HashClient,
+    GroupStrategy::HashTopic,
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     /// Few levels, so that filters branch, merge, overlap and are asked for again and again.
     #[test]
-    fn routes_are_those_of_a_scanned_list(ops in prop::collection::vec(ops(), 1..120)) {
+    fn routes_are_those_of_a_scanned_list(
+        ops in prop::collection::vec(ops(), 1..120),
+        strategy in prop::sample::select(STRATEGIES.to_vec()),
+    ) {
         let (mut rig, mut model) = (Rig::new(), Model::default());
+        let others = strategy;
+        rig.index.set_strategies(GroupStrategies { others, ..GroupStrategies::default() }, 1);
         for op in &ops {
             apply(op, &mut rig, &mut model);
         }

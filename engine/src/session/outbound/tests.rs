@@ -5,6 +5,7 @@ use crate::record::NumberRange;
 use crate::session::queue::Incoming;
 
 mod lives;
+mod runs;
 
 const Q1: QoS = QoS::AtLeastOnce;
 const Q2: QoS = QoS::ExactlyOnce;
@@ -12,7 +13,9 @@ const ALL: Lsn = Lsn::new(u64::MAX);
 
 pub(super) fn push(queue: &mut Queue, lsn: u64, qos: QoS) -> QueueNumber {
     let lsn = Lsn::new(lsn);
-    queue.push(Incoming { lsn, qos, retain: false, size: 1, late: None, extra: None }).unwrap()
+    queue
+        .push(Incoming { lsn, qos, retain: false, size: 1, late: None, placed: false, extra: None })
+        .unwrap()
 }
 
 fn close(queue: &mut Queue, number: u64) {
@@ -210,7 +213,9 @@ fn late_messages_wait_for_their_commit_and_say_when_numbers_are_final() {
     push(&mut queue, 5, Q1);
     let late = Some(Lsn::new(9));
     let lsn = Lsn::new(2);
-    queue.push(Incoming { lsn, qos: Q1, retain: true, size: 1, late, extra: None }).unwrap();
+    queue
+        .push(Incoming { lsn, qos: Q1, retain: true, size: 1, late, placed: false, extra: None })
+        .unwrap();
     let mut out = Outbound::new(&queue, 10);
     let outgoing = out.next(&queue, at(Lsn::new(9), Lsn::new(4)));
     assert!(matches!(outgoing, Outgoing::Publish { committed: false, .. }));
@@ -352,8 +357,40 @@ fn what_is_given_up_is_passed_over() {
     push(&mut queue, 1, Q1);
     push(&mut queue, 2, Q1);
     let mut out = Outbound::new(&queue, 10);
-    out.pass_over(QueueNumber::new(1));
+    out.pass_over(&queue.get(QueueNumber::new(1)).unwrap());
     assert_eq!(send_all(&mut out, &queue, ALL).0, [2]);
     assert_eq!(out.acknowledged(id(1)), Answered::Unknown);
     assert_eq!(out.acknowledged(id(2)), closed(2));
+}
+
+/// At QoS 2 what was given up counts as under way until that is committed.
+#[test]
+fn what_is_sent_stays_within_the_window_of_what_a_crash_may_bring_back() {
+    let mut queue = Queue::default();
+    for lsn in 1..=5 {
+        push(&mut queue, lsn, if lsn == 4 { Q1 } else { Q2 });
+    }
+    let waiting = |number| queue.get(QueueNumber::new(number)).unwrap();
+    let mut out = Outbound::new(&queue, 2);
+    let (applied, committed) = (Lsn::new(9), Lsn::new(5));
+    out.pass_over(&waiting(1));
+    let wait = out.waits_for_given_up(&queue, &waiting(2), at(applied, committed));
+    assert_eq!(wait, None, "it is the second");
+    out.pass_over(&waiting(2));
+    let third = waiting(3);
+    let wait = out.waits_for_given_up(&queue, &third, at(applied, committed));
+    assert_eq!(wait, Some(Outgoing::Identifier), "their record is to be applied");
+    let wait = out.waits_for_given_up(&queue, &waiting(4), at(applied, committed));
+    assert_eq!(wait, None, "at QoS 1 nothing is begun");
+    close(&mut queue, 1);
+    let wait = out.waits_for_given_up(&queue, &third, at(applied, committed));
+    assert_eq!(wait, Some(Outgoing::Identifier), "and that of both");
+    close(&mut queue, 2);
+    let wait = out.waits_for_given_up(&queue, &third, at(applied, committed));
+    assert_eq!(wait, Some(Outgoing::Commit(applied)));
+    // More is applied than committed, always: it waits for one commit only.
+    let wait = out.waits_for_given_up(&queue, &third, at(Lsn::new(20), Lsn::new(8)));
+    assert_eq!(wait, Some(Outgoing::Commit(applied)));
+    let wait = out.waits_for_given_up(&queue, &third, at(Lsn::new(30), applied));
+    assert_eq!(wait, None);
 }

@@ -5,7 +5,15 @@ use std::collections::BTreeMap;
 use super::*;
 
 fn message(lsn: u64, qos: QoS) -> Incoming {
-    Incoming { lsn: Lsn::new(lsn), qos, retain: false, size: 100, late: None, extra: None }
+    Incoming {
+        lsn: Lsn::new(lsn),
+        qos,
+        retain: false,
+        size: 100,
+        late: None,
+        placed: false,
+        extra: None,
+    }
 }
 
 fn expiring(lsn: u64, qos: QoS, expires_ms: u64) -> Incoming {

@@ -1,7 +1,9 @@
 //! All short lives of a session: every order of publishes, commits, sends, answers, crashes,
-//! disconnects and resumes up to a depth. The client keeps QoS 2 as MQTT says; what a crash takes
-//! is published again, behind the rest. At the end of each life everything heals, and then each
-//! message was delivered, at QoS 2 exactly once, and no identifier ever named two.
+//! disconnects and resumes up to a depth; in some of them messages are given up or refused as well.
+//! The client keeps QoS 2 as MQTT says; what a crash takes is published again, behind the rest.
+//! At the end of each connection nothing may be given up for which the client waits. At the end of
+//! each life everything heals, and then each message was delivered, at QoS 2 exactly once, and no
+//! identifier ever named two.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,7 +14,8 @@ use crate::effect::NoEffects;
 use crate::invariant;
 use crate::number::{QueueNumber, SessionNumber};
 use crate::record::{
-    Closing, Connect, NumberRange, Publish, RangeSetsBuf, Receipt, Record, SessionDown, Start,
+    Closing, Connect, Expire, ExpiredTopics, NumberRange, Publish, RangeSetsBuf, Receipt, Record,
+    SessionDown, Start,
 };
 use crate::session::{Answered, Outbound, Outgoing, Progress, Received};
 use crate::shard::Shard;
@@ -30,6 +33,10 @@ enum Event {
     Crash,
     Disconnect,
     Connect,
+    /// The next message is not sent: it has expired.
+    GiveUp,
+    /// The client refuses a message at QoS 2.
+    Refuse,
 }
 
 const EVENTS: [Event; 7] = [
@@ -98,6 +105,8 @@ struct World {
     sent: BTreeSet<usize>,
     /// What is to be published, by position in `qos` from 1.
     unpublished: VecDeque<usize>,
+    /// Messages that were given up or refused: they may come all the same.
+    excused: BTreeSet<usize>,
     client: Client,
 }
 
@@ -115,6 +124,7 @@ impl World {
             messages: BTreeMap::new(),
             sent: BTreeSet::new(),
             unpublished: (1..=qos.len()).collect(),
+            excused: BTreeSet::new(),
             client: Client::default(),
         };
         world.connect();
@@ -142,6 +152,8 @@ impl World {
             Event::Crash => self.crash(),
             Event::Disconnect => self.disconnect(),
             Event::Connect => self.connection.is_none() && self.connect(),
+            Event::GiveUp => self.give_up(),
+            Event::Refuse => self.refuse(),
         }
     }
 
@@ -183,11 +195,12 @@ impl World {
             return true;
         }
         let queue = self.state.session(SESSION).unwrap().queue();
-        let outgoing =
-            out.next(queue, Progress { applied, committed, unlogged: Lsn::new(u64::MAX) });
+        let progress = Progress { applied, committed, unlogged: Lsn::new(u64::MAX) };
+        let outgoing = out.next(queue, progress);
         match outgoing {
             Outgoing::Publish { waiting, id, dup, committed } => {
-                if waiting.qos == QoS::ExactlyOnce && !committed {
+                let is_early = waiting.qos == QoS::ExactlyOnce && !committed;
+                if is_early || out.waits_for_given_up(queue, &waiting, progress).is_some() {
                     return false;
                 }
                 let message = self.messages[&waiting.lsn];
@@ -228,6 +241,52 @@ impl World {
         true
     }
 
+    fn give_up(&mut self) -> bool {
+        let (committed, applied) = (self.committed(), self.state.applied());
+        let Some(out) = &mut self.connection else { return false };
+        let queue = self.state.session(SESSION).unwrap().queue();
+        let progress = Progress { applied, committed, unlogged: Lsn::new(u64::MAX) };
+        let Outgoing::Publish { waiting, dup: false, .. } = out.next(queue, progress) else {
+            return false;
+        };
+        out.pass_over(&waiting);
+        let message = self.messages[&waiting.lsn];
+        self.excused.insert(message);
+        // A crash may bring it back, behind others.
+        self.client.again.insert(message);
+        let mut sets = RangeSetsBuf::new();
+        sets.push_ranges(SESSION, Closing::Expired, [NumberRange::one(waiting.number)]);
+        let (sets, topics) = (sets.as_list(), ExpiredTopics::EMPTY);
+        self.record(&Record::Expire(Expire { sets, topics }));
+        true
+    }
+
+    fn refuse(&mut self) -> bool {
+        let Some(&Answer::Rec(id)) = self.answers.first() else { return false };
+        let Some(out) = &mut self.connection else { return false };
+        let Received::Refused(number) = out.received(id, true) else { return false };
+        self.answers.remove(0);
+        self.client.received.remove(&id);
+        let queue = self.state.session(SESSION).unwrap().queue();
+        let refused = queue.get(number).map(|waiting| self.messages[&waiting.lsn]);
+        self.excused.extend(refused);
+        let mut sets = RangeSetsBuf::new();
+        sets.push_ranges(SESSION, Closing::Closed, [NumberRange::one(number)]);
+        self.record(&Record::Receipt(Receipt { sets: sets.as_list() }));
+        true
+    }
+
+    /// What the client has begun to take at QoS 2 is not given up before it has all of it.
+    fn check_begun(&self) {
+        let queue = self.state.session(SESSION).unwrap().queue();
+        for waiting in queue.iter().filter(|waiting| waiting.qos == QoS::ExactlyOnce) {
+            let id = waiting.number.packet_id().unwrap();
+            let begun = self.client.received.contains(&id);
+            let stays = waiting.taken || waiting.number <= queue.doubtful();
+            assert!(!begun || stays, "{} may be given up", waiting.number);
+        }
+    }
+
     fn crash(&mut self) -> bool {
         self.log.truncate(self.committed);
         self.state = State::new(Shard::WHOLE);
@@ -244,6 +303,7 @@ impl World {
         }
         self.drop_connection();
         self.record(&Record::Start(Start { jump: true }));
+        self.check_begun();
         self.commit()
     }
 
@@ -253,6 +313,7 @@ impl World {
         self.drop_connection();
         let down = SessionDown { session: SESSION, sent, drop_will: false, expiry_s: None };
         self.record(&Record::SessionDown(down));
+        self.check_begun();
         true
     }
 
@@ -291,6 +352,7 @@ impl World {
         for (message, qos) in (1..).zip(&self.qos) {
             let times = self.client.delivered.get(&message).copied().unwrap_or(0);
             match qos {
+                _ if self.excused.contains(&message) => {}
                 QoS::ExactlyOnce => assert_eq!(times, 1, "message {message}"),
                 _ => assert!(times >= 1, "message {message} is lost"),
             }
@@ -307,22 +369,37 @@ fn closed(answered: Answered) -> QueueNumber {
 
 /// Runs all lives that begin with `life`; returns how many there were.
 fn all_lives(qos: &[QoS], window: u16, life: &mut Vec<Event>, depth: usize) -> u64 {
+    lives_of(&EVENTS, qos, window, life, depth)
+}
+
+/// Those in which these events happen.
+fn lives_of(
+    events: &[Event],
+    qos: &[QoS],
+    window: u16,
+    life: &mut Vec<Event>,
+    depth: usize,
+) -> u64 {
     let mut lives = 0;
-    for event in EVENTS {
+    for &event in events {
         life.push(event);
-        let mut world = World::new(qos, window);
-        if life.iter().all(|&event| world.step(event)) {
-            lives += 1;
-            let told = std::panic::AssertUnwindSafe(|| {
+        let told = std::panic::AssertUnwindSafe(|| {
+            let mut world = World::new(qos, window);
+            let can_be = life.iter().all(|&event| world.step(event));
+            if can_be {
                 world.heal();
                 world.check();
-            });
-            if let Err(broken) = std::panic::catch_unwind(told) {
-                eprintln!("QoS {qos:?}, window {window}: {life:?}");
-                std::panic::resume_unwind(broken);
             }
+            can_be
+        });
+        let can_be = std::panic::catch_unwind(told).unwrap_or_else(|broken| {
+            eprintln!("QoS {qos:?}, window {window}: {life:?}");
+            std::panic::resume_unwind(broken)
+        });
+        if can_be {
+            lives += 1;
             if depth > 1 {
-                lives += all_lives(qos, window, life, depth - 1);
+                lives += lives_of(events, qos, window, life, depth - 1);
             }
         }
         life.pop();
@@ -356,6 +433,23 @@ fn two_messages_survive_every_life() {
     for qos in [[Q1, Q1], [Q2, Q2], [Q1, Q2], [Q2, Q1]] {
         for window in [1, 2] {
             all_lives(&qos, window, &mut Vec::new(), 6);
+        }
+    }
+}
+
+/// A crash may bring back what was given up in front of a message that was sent: the message must
+/// be among those that may have been sent all the same.
+#[test]
+fn nothing_is_given_up_that_a_client_has_begun_to_take() {
+    //= MQTT5-4.3.3-7
+    //= MQTT5-4.8.2-5
+    use Event::{Answer, Commit, Crash, Disconnect, GiveUp, Publish, Refuse, Send};
+    let events = [Commit, Send, Answer, Crash, Disconnect, GiveUp, Refuse];
+    for qos in [[Q2, Q2, Q2], [Q1, Q2, Q2], [Q2, Q1, Q2]] {
+        for window in [1, 2] {
+            let mut life = vec![Publish, Publish, Publish, Commit];
+            let lives = lives_of(&events, &qos, window, &mut life, 7);
+            assert!(lives > 300, "{lives}");
         }
     }
 }
