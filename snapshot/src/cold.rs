@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use zzq_wal::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};
+use zzq_wal::format::field::{put, u64_at};
 
 use self::set::{LsnSet, block_from};
 use crate::error::{ReadError, WriteError};
-use crate::format::{Heading, Kind, put, u64_at};
+use crate::format::{Heading, Kind};
+use crate::names::Listing;
 use crate::pace::{Pace, at_full_speed};
 use crate::seek::Cursor;
 use crate::volume::Volume;
@@ -130,6 +132,11 @@ impl<F: DiskFile> ColdFile<F> {
         self.len() == 0
     }
 
+    /// Which records it has, ascending; reads nothing.
+    pub fn lsns(&self) -> impl Iterator<Item = Lsn> {
+        self.lsns.iter()
+    }
+
     /// Whether it has this record; reads nothing.
     pub fn contains(&self, lsn: Lsn) -> bool {
         self.lsns.contains(lsn)
@@ -211,19 +218,33 @@ pub struct ColdShelf<F> {
 }
 
 impl<F: DiskFile> ColdShelf<F> {
-    /// Opens those that are needed, by their numbers. Others that are there go with the next
-    /// [`retire`](Self::retire).
-    pub fn open<D: Disk<File = F>>(disk: &D, mut needed: Vec<u64>) -> Result<Self, ReadError> {
-        let failed = |error| ReadError::Disk { file: "the directory".to_owned(), offset: 0, error };
-        let list = disk.list().map_err(failed)?;
-        let there: Vec<u64> = list.iter().filter_map(|(name, _)| Kind::Cold.number(name)).collect();
+    /// Opens those of the cold files `there` that are needed, by their numbers. Others go with the
+    /// next [`retire`](Self::retire). `used` is the highest number that any file has had, of
+    /// those, too, that are gone.
+    pub fn open<D: Disk<File = F>>(
+        disk: &D,
+        there: &Listing,
+        mut needed: Vec<u64>,
+        used: u64,
+    ) -> Result<Self, ReadError> {
         needed.sort_unstable();
         needed.dedup();
-        let surplus = there.iter().filter(|number| !needed.contains(number));
+        let surplus = there.cold().iter().filter(|number| !needed.contains(number));
         let surplus = surplus.map(|number| Kind::Cold.name(*number)).collect();
-        let next = there.iter().chain(&needed).max().map_or(1, |newest| newest + 1);
+        let newest = there.cold().iter().chain(&needed).fold(used, |newest, n| newest.max(*n));
         let files = needed.into_iter().map(|number| ColdFile::open(disk, number).map(Arc::new));
-        Ok(Self { files: files.collect::<Result<_, _>>()?, surplus, next })
+        Ok(Self {
+            files: files.collect::<Result<_, _>>()?,
+            surplus,
+            next: newest.saturating_add(1),
+        })
+    }
+
+    /// The highest number that was given to any file. It has to be kept where a start finds it
+    /// before a file goes: an image that comes back must not find another file under the number of
+    /// one that it needs.
+    pub const fn last_number(&self) -> u64 {
+        self.next - 1
     }
 
     /// The files, the newest last.

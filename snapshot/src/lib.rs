@@ -1,4 +1,4 @@
-//! Named, checksummed sections of bytes: images and cold files.
+//! Named, checksummed sections of bytes: images, cold files, topic indexes.
 //!
 //! Owns: the format of these files (*volumes*), writing one aside and switching to it, reading one
 //! as a stream or one entry of it, the merge of one with what has changed since, which of them are
@@ -11,12 +11,13 @@
 //! the order of all nodes by a chain.
 //!
 //! ```
-//! use zzq_snapshot::{Heading, Kind, Shelf, at_full_speed};
+//! use zzq_snapshot::{Heading, Kind, Listing, Shelf, at_full_speed};
 //! use zzq_wal::{Lsn, format::segment::Identity, sim_disk::SimDisk};
 //!
 //! let disk = SimDisk::new(); // on a machine: io::FileDisk
 //! let identity = Identity::default();
-//! let (mut shelf, _) = Shelf::open(&disk, &identity, None, at_full_speed())?;
+//! let there = Listing::read(&disk)?;
+//! let (mut shelf, _) = Shelf::open(&disk, &there, &identity, None, at_full_speed())?;
 //! let lsn = Lsn::new(7);
 //! let number = shelf.next_number();
 //! let heading = Heading { lsn, number, ..Heading::new(Kind::Image, identity) };
@@ -45,6 +46,7 @@ mod pace;
 mod seek;
 mod shelf;
 mod sink;
+mod topics;
 mod volume;
 mod window;
 mod writer;
@@ -54,10 +56,14 @@ pub use entries::{Entries, Entry};
 pub use error::{Damage, ReadError, WriteError};
 pub use format::{Heading, Kind, SectionEntry};
 pub use merge::{Merge, MergeError};
-pub use names::{cold_name, cold_number, image_name, image_number};
+pub use names::{
+    Listing, cold_name, cold_number, image_name, image_number, remove_aside, topics_name,
+    topics_number,
+};
 pub use needs::{Need, NeededKind};
 pub use pace::{Pace, at_full_speed};
 pub use seek::Cursor;
 pub use shelf::{Mark, Shelf, ShelfError, Verdict, What};
+pub use topics::{TopicEntry, TopicPlace, TopicsDraft, TopicsFile};
 pub use volume::Volume;
 pub use writer::Writer;

@@ -1,9 +1,14 @@
-//! Names of volumes in the directory of the log.
+//! Names of volumes in the directory of the log, and which of them are there.
+
+use std::io;
+
+use zzq_wal::disk::Disk;
 
 use crate::format::Kind;
 
 const IMAGE: &str = ".image";
 const COLD: &str = ".cold";
+const TOPICS: &str = ".topics";
 
 /// The name of image `number`.
 pub fn image_name(number: u64) -> String {
@@ -25,11 +30,73 @@ pub fn cold_number(name: &str) -> Option<u64> {
     Kind::Cold.number(name)
 }
 
+/// The name of the topic index of segment `number`.
+pub fn topics_name(number: u64) -> String {
+    Kind::Topics.name(number)
+}
+
+/// The number of the segment of a topic index by its name; `None` for other files.
+pub fn topics_number(name: &str) -> Option<u64> {
+    Kind::Topics.number(name)
+}
+
+/// The volumes in a directory by their numbers: one look at it serves a whole start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    images: Vec<u64>,
+    cold: Vec<u64>,
+    topics: Vec<u64>,
+}
+
+impl Listing {
+    /// Looks at the directory.
+    pub fn read<D: Disk>(disk: &D) -> io::Result<Self> {
+        let mut listing = Self::default();
+        for (name, _) in disk.list()? {
+            listing.images.extend(image_number(&name));
+            listing.cold.extend(cold_number(&name));
+            listing.topics.extend(topics_number(&name));
+        }
+        listing.images.sort_unstable();
+        listing.cold.sort_unstable();
+        listing.topics.sort_unstable();
+        Ok(listing)
+    }
+
+    /// Numbers of images, ascending.
+    pub fn images(&self) -> &[u64] {
+        &self.images
+    }
+
+    /// Numbers of cold files, ascending.
+    pub fn cold(&self) -> &[u64] {
+        &self.cold
+    }
+
+    /// Numbers of the segments that topic indexes are of, ascending.
+    pub fn topics(&self) -> &[u64] {
+        &self.topics
+    }
+}
+
+/// Removes what an attempt to write a volume has left aside, and gives its space back. For whoever
+/// writes volumes, when an attempt has failed: it is removed by the next one in any case.
+pub fn remove_aside<D: Disk>(disk: &D) -> io::Result<()> {
+    for kind in [Kind::Image, Kind::Cold] {
+        match disk.remove(kind.aside()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 impl Kind {
     const fn suffix(self) -> &'static str {
         match self {
             Self::Image => IMAGE,
             Self::Cold => COLD,
+            Self::Topics => TOPICS,
         }
     }
 
@@ -38,6 +105,7 @@ impl Kind {
         match self {
             Self::Image => "image.new",
             Self::Cold => "cold.new",
+            Self::Topics => "topics.new",
         }
     }
 
@@ -61,6 +129,7 @@ mod tests {
     fn names_are_read_back_and_others_are_not() {
         assert_eq!(image_number(&image_name(17)), Some(17));
         assert_eq!(cold_number(&cold_name(17)), Some(17));
+        assert_eq!(topics_number(&topics_name(17)), Some(17));
         for other in [
             "17.image",
             "image.new",

@@ -4,8 +4,7 @@
 //! node's own; what the sections of the state say is the same on every node.
 
 use zzq_wal::Lsn;
-
-use crate::format::{put, u64_at};
+use zzq_wal::format::field::{put, u64_at};
 
 /// The section that needs are kept in; no state has it.
 pub(crate) const NEEDS: u16 = u16::MAX;

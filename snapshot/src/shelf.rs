@@ -16,6 +16,7 @@ use zzq_wal::format::segment::Identity;
 use crate::cold::remove_all;
 use crate::error::{Damage, ReadError, WriteError};
 use crate::format::{Heading, Kind};
+use crate::names::Listing;
 use crate::needs::{Need, NeededKind};
 use crate::pace::Pace;
 use crate::volume::Volume;
@@ -107,19 +108,17 @@ struct Kept<F> {
 }
 
 impl<F: DiskFile> Shelf<F> {
-    /// Looks at all images of a log, from the first byte to the last, and changes nothing. `marked`
-    /// is what `meta` says.
+    /// Looks at all images of a log that are `there`, from the first byte to the last, and changes
+    /// nothing. `marked` is what `meta` says. Those that are not good go with the next
+    /// [`retire`](Self::retire).
     pub fn open<D: Disk<File = F>>(
         disk: &D,
+        there: &Listing,
         identity: &Identity,
         marked: Option<Mark>,
         pace: Pace<'_>,
     ) -> Result<(Self, Vec<Verdict>), ShelfError> {
-        let failed = |error| ShelfError::Disk { step: "listing the directory", error };
-        let list = disk.list().map_err(failed)?;
-        let mut numbers: Vec<u64> =
-            list.iter().filter_map(|(name, _)| Kind::Image.number(name)).collect();
-        numbers.sort_unstable();
+        let numbers = there.images();
         let newest = numbers.iter().copied().chain(marked.map(|mark| mark.number)).max();
         let mut shelf =
             Self { kept: Vec::new(), surplus: Vec::new(), next: newest.unwrap_or(0) + 1 };
@@ -129,9 +128,10 @@ impl<F: DiskFile> Shelf<F> {
             missing
                 .map(|mark| Verdict { file: Kind::Image.name(mark.number), what: What::Missing }),
         );
-        for number in numbers {
+        for &number in numbers {
             let mark = marked.filter(|mark| mark.number == number);
-            match look(disk, identity, number, mark, pace)? {
+            let looked = look(disk, identity, number, mark, pace)?;
+            match looked.and_then(|kept| kept.with_all_it_needs(there)) {
                 Ok(kept) => shelf.kept.push(kept),
                 Err(what) => {
                     let file = Kind::Image.name(number);
@@ -141,26 +141,6 @@ impl<F: DiskFile> Shelf<F> {
             }
         }
         Ok((shelf, verdicts))
-    }
-
-    /// Sets images aside that need a cold file which is not there; they go with the next
-    /// [`retire`](Self::retire).
-    pub fn set_aside<D: Disk<File = F>>(&mut self, disk: &D) -> Result<Vec<Verdict>, ShelfError> {
-        let failed = |error| ShelfError::Disk { step: "listing the directory", error };
-        let list = disk.list().map_err(failed)?;
-        let is_there =
-            |number| list.iter().any(|(name, _)| Kind::Cold.number(name) == Some(number));
-        let mut verdicts = Vec::new();
-        self.kept.retain(|kept| {
-            let mut cold = kept.needs.iter().filter(|need| need.kind == NeededKind::Cold);
-            let Some(lacked) = cold.find(|need| !is_there(need.number)) else { return true };
-            let file = kept.volume.name().to_owned();
-            self.surplus.push(file.clone());
-            let what = What::Lacks(Kind::Cold.name(lacked.number));
-            verdicts.push(Verdict { file, what });
-            false
-        });
-        Ok(verdicts)
     }
 
     /// The newest good image.
@@ -231,6 +211,18 @@ impl<F: DiskFile> Shelf<F> {
         let behind = self.kept.first().map(|kept| kept.volume.heading().lsn.next());
         let named = in_log.map(|need| need.first);
         behind.map_or(Lsn::FIRST, |behind| named.fold(behind, Lsn::min))
+    }
+}
+
+impl<F> Kept<F> {
+    /// Itself, if the cold files that it needs are there. Those are its own: none gets the number
+    /// of another.
+    fn with_all_it_needs(self, there: &Listing) -> Result<Self, What> {
+        let mut cold = self.needs.iter().filter(|need| need.kind == NeededKind::Cold);
+        match cold.find(|need| !there.cold().contains(&need.number)) {
+            Some(lacked) => Err(What::Lacks(Kind::Cold.name(lacked.number))),
+            None => Ok(self),
+        }
     }
 }
 

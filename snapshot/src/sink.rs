@@ -33,7 +33,9 @@ impl<'p, F: DiskFile> Sink<'p, F> {
             _ => {}
         }
         let file = disk.create(name, 0).map_err(WriteError::disk("making", name))?;
-        Ok(Self { file, name, buffer: disk.buffer(WRITE), at: 0, pace })
+        let mut buffer = IoBuffer::with_blocks(WRITE / BLOCK);
+        buffer.clear();
+        Ok(Self { file, name, buffer, at: 0, pace })
     }
 
     /// Where the next byte goes.

@@ -165,7 +165,7 @@ impl<F: DiskFile> Volume<F> {
 }
 
 fn checksum_of(block: &[u8; BLOCK]) -> u32 {
-    crate::format::u32_at(block, 8)
+    zzq_wal::format::field::u32_at(block, 8)
 }
 
 fn read_block<F: DiskFile>(file: &F, offset: u64) -> std::io::Result<Box<[u8; BLOCK]>> {

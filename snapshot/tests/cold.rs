@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use common::*;
 use proptest::prelude::*;
 use zzq_snapshot::{
-    ColdFile, ColdRecord, ColdShelf, ColdWriter, Heading, Kind, ReadError, at_full_speed, cold_name,
+    ColdFile, ColdRecord, ColdShelf, ColdWriter, Heading, Kind, Listing, ReadError, at_full_speed,
+    cold_name,
 };
 use zzq_wal::Lsn;
 use zzq_wal::disk::Disk;
@@ -105,6 +106,23 @@ fn no_changed_byte_makes_another_record() {
     assert!(refused > 8192, "{refused}");
 }
 
+fn shelf_of(disk: &SimDisk, needed: Vec<u64>, used: u64) -> Result<ColdShelf<SimFile>, ReadError> {
+    ColdShelf::open(disk, &Listing::read(disk).unwrap(), needed, used)
+}
+
+/// An image that was removed may be back, and needs the files that it had.
+#[test]
+fn no_file_gets_the_number_of_one_that_is_gone() {
+    let disk = SimDisk::new();
+    write(&disk, 5, &records(1, 30));
+    let mut shelf = shelf_of(&disk, vec![5], 5).unwrap();
+    let used = shelf.last_number();
+    shelf.retire(&disk, |_| false).unwrap();
+    assert!(disk.list().unwrap().is_empty());
+    let mut shelf = shelf_of(&disk, Vec::new(), used).unwrap();
+    assert_eq!((shelf.last_number(), shelf.take_number(), shelf.last_number()), (5, 6, 6));
+}
+
 #[test]
 fn a_shelf_opens_what_is_needed_and_lets_the_rest_go() {
     let disk = SimDisk::new();
@@ -112,7 +130,7 @@ fn a_shelf_opens_what_is_needed_and_lets_the_rest_go() {
     for (number, records) in [(1, &old), (2, &old), (3, &new)] {
         write(&disk, number, records);
     }
-    let mut shelf = ColdShelf::open(&disk, vec![3, 1, 3]).unwrap();
+    let mut shelf = shelf_of(&disk, vec![3, 1, 3], 0).unwrap();
     assert_eq!(shelf.files().iter().map(|file| file.number()).collect::<Vec<_>>(), [1, 3]);
     let both = old.keys().find(|lsn| new.contains_key(lsn)).copied().unwrap();
     assert_eq!(shelf.find(Lsn::new(both)).unwrap().number(), 3, "the newest");
@@ -123,7 +141,7 @@ fn a_shelf_opens_what_is_needed_and_lets_the_rest_go() {
     assert_eq!(gone, [cold_name(1), cold_name(2)]);
     assert_eq!(disk.list().unwrap().len(), 1);
     assert!(read(&mut held.reader(), *old.keys().next().unwrap()).unwrap().is_some());
-    assert!(ColdShelf::open(&disk, vec![1]).is_err(), "what is needed is there");
+    assert!(shelf_of(&disk, vec![1], 0).is_err(), "what is needed is there");
     shelf.admit(write(&disk, 4, &old));
     assert_eq!(shelf.retire(&disk, |_| true).unwrap(), [""; 0]);
 }

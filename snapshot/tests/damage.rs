@@ -6,9 +6,11 @@ mod common;
 
 use common::*;
 use zzq_snapshot::{
-    Damage, Kind, NeededKind, ReadError, Shelf, Volume, What, at_full_speed, cold_name, image_name,
+    Damage, Kind, Listing, Mark, ReadError, Shelf, Verdict, Volume, What, at_full_speed, cold_name,
+    image_name,
 };
 use zzq_wal::disk::Disk;
+use zzq_wal::format::segment::Identity;
 use zzq_wal::sim_disk::{Fault, Op, SimDisk, SimFile};
 
 fn verified(disk: &SimDisk) -> Result<Volume<SimFile>, ReadError> {
@@ -162,13 +164,29 @@ fn nodes_from_other_places_are_noticed() {
     assert!(swaps > 50, "{swaps}");
 }
 
+fn shelf_of(
+    disk: &SimDisk,
+    identity: &Identity,
+    mark: Option<Mark>,
+) -> (Shelf<SimFile>, Vec<Verdict>) {
+    let there = Listing::read(disk).unwrap();
+    Shelf::open(disk, &there, identity, mark, at_full_speed()).unwrap()
+}
+
+/// A disk with the cold file that the images of these tests need.
+fn with_cold_file() -> SimDisk {
+    let disk = SimDisk::new();
+    disk.insert(&cold_name(COLD), Vec::new());
+    disk
+}
+
 #[test]
 fn a_shelf_falls_back_and_says_so() {
-    let disk = SimDisk::new();
+    let disk = with_cold_file();
     let (old, new) = (content(6, 50), content(7, 50));
     write(&disk, heading(1, 50), &old, SHORT).unwrap();
     write(&disk, heading(2, 100), &new, SHORT).unwrap();
-    let open = || Shelf::open(&disk, &IDENTITY, None, at_full_speed()).unwrap();
+    let open = || shelf_of(&disk, &IDENTITY, None);
     assert_eq!(read(open().0.newest().unwrap()).unwrap(), new);
     disk.flip(&image_name(2), 5000, 1).unwrap();
     let (shelf, verdicts) = open();
@@ -184,31 +202,32 @@ fn a_shelf_falls_back_and_says_so() {
 
 #[test]
 fn what_meta_names_and_is_not_there_is_said() {
-    let disk = SimDisk::new();
+    let disk = with_cold_file();
     write(&disk, heading(1, 50), &content(6, 50), SHORT).unwrap();
-    let mark = |number, lsn| Some(zzq_snapshot::Mark { number, lsn: zzq_wal::Lsn::new(lsn) });
-    let open = |mark| Shelf::open(&disk, &IDENTITY, mark, at_full_speed()).unwrap();
+    let mark = |number, lsn| Some(Mark { number, lsn: zzq_wal::Lsn::new(lsn) });
+    let open = |mark| shelf_of(&disk, &IDENTITY, mark);
     assert!(open(mark(1, 50)).1.is_empty());
     let (shelf, verdicts) = open(mark(2, 80));
     assert_eq!(shelf.next_number(), 3);
     assert!(matches!(verdicts[0].what, What::Missing), "{verdicts:?}");
     let (shelf, verdicts) = open(mark(1, 51));
     assert!(shelf.newest().is_none() && verdicts[0].to_string().contains("meta says @51"));
-    let stranger = zzq_wal::format::segment::Identity { log: [9; 16], ..IDENTITY };
-    let (shelf, verdicts) = Shelf::open(&disk, &stranger, None, at_full_speed()).unwrap();
+    let stranger = Identity { log: [9; 16], ..IDENTITY };
+    let (shelf, verdicts) = shelf_of(&disk, &stranger, None);
     assert!(shelf.newest().is_none() && matches!(verdicts[0].what, What::OtherLog));
 }
 
 #[test]
 fn an_image_whose_cold_file_is_gone_is_set_aside_and_goes() {
-    let disk = SimDisk::new();
+    let disk = with_cold_file();
     write(&disk, heading(1, 50), &content(6, 50), SHORT).unwrap();
     write(&disk, heading(2, 60), &content(7, 50), SHORT).unwrap();
-    let lacked = needs().into_iter().find(|need| need.kind == NeededKind::Cold).unwrap();
-    let (mut shelf, _) = Shelf::open(&disk, &IDENTITY, None, at_full_speed()).unwrap();
-    assert_eq!(shelf.images().count(), 2);
-    let verdicts = shelf.set_aside(&disk).unwrap();
-    let name = cold_name(lacked.number);
+    let (shelf, verdicts) = shelf_of(&disk, &IDENTITY, None);
+    assert_eq!((shelf.images().count(), verdicts.len()), (2, 0));
+    let name = cold_name(COLD);
+    disk.remove(&name).unwrap();
+    let (mut shelf, verdicts) = shelf_of(&disk, &IDENTITY, None);
+    assert!(verdicts.iter().all(|verdict| matches!(verdict.what, What::Lacks(_))));
     assert_eq!(
         verdicts[1].to_string(),
         format!("{} needs {name}, which is not there", image_name(2))

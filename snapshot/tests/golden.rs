@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use zzq_snapshot::{Heading, Kind, Volume, Writer, at_full_speed};
+use zzq_snapshot::{Heading, Kind, Listing, Shelf, Volume, Writer, at_full_speed};
 use zzq_wal::Lsn;
 use zzq_wal::format::segment::Identity;
 use zzq_wal::sim_disk::SimDisk;
@@ -94,6 +94,7 @@ fn a_newer_version_is_refused_and_named() {
     let error = Volume::open(&disk, Kind::Image, 9).unwrap_err();
     assert!(error.to_string().ends_with("has format version 2, this program knows up to 1"));
     let identity = heading(Kind::Image).identity;
-    let refused = zzq_snapshot::Shelf::open(&disk, &identity, None, at_full_speed());
+    let there = Listing::read(&disk).unwrap();
+    let refused = Shelf::open(&disk, &there, &identity, None, at_full_speed());
     assert!(refused.is_err(), "it is not passed over");
 }

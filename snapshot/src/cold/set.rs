@@ -72,6 +72,19 @@ impl LsnSet {
         at == lsn
     }
 
+    /// All of them, ascending.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Lsn> {
+        self.blocks.iter().flat_map(|block| {
+            let mut rest = &block.deltas[..];
+            let mut next = Some(block.first);
+            core::iter::from_fn(move || {
+                let lsn = next?;
+                next = int::take(&mut rest).map(|delta| lsn + u64::from(delta));
+                Some(Lsn::new(lsn))
+            })
+        })
+    }
+
     /// First LSN and the rest of each block.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.blocks.iter().map(|block| (block.first, &block.deltas[..]))
@@ -116,6 +129,7 @@ mod tests {
             for (first, deltas) in set.blocks() {
                 prop_assert!(read.add(block_from(&first.to_be_bytes(), deltas).unwrap()));
             }
+            prop_assert!(read.iter().map(Lsn::get).eq(model.iter().copied()));
             prop_assert_eq!((set.len(), read.len()), (model.len() as u64, model.len() as u64));
             for lsn in model.iter().flat_map(|lsn| [lsn - 1, *lsn, lsn + 1]) {
                 let (wanted, lsn) = (model.contains(&lsn), Lsn::new(lsn));

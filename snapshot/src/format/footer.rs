@@ -31,10 +31,11 @@
 
 use zzq_wal::disk::BLOCK;
 use zzq_wal::format::checksum;
+use zzq_wal::format::field::{put, u16_at, u32_at, u64_at};
 
 use super::heading::Kind;
 use super::node::{Child, LEVELS_MAX, NODE_HEADER};
-use super::{Fault, OUTER, check_block, put, seal_block, u16_at, u32_at, u64_at};
+use super::{Fault, OUTER, check_block, seal_block};
 
 const SECTIONS_AT: usize = 64;
 const SECTION_LEN: usize = 48;

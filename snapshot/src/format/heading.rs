@@ -1,7 +1,7 @@
 //! The first block: which file of which log it is.
 //!
 //! ```text
-//!   0   8  magic, ASCII "ZQ-IMAGE" or "ZQ-COLD" and a zero byte
+//!   0   8  magic, ASCII "ZQ-IMAGE", "ZQ-COLD" and a zero byte, or "ZQ-TOPIC"
 //!   8   4  checksum: CRC-32 of bytes 12 .. 4096
 //!  12   4  format version
 //!  16  16  log id
@@ -21,9 +21,10 @@
 
 use zzq_wal::Lsn;
 use zzq_wal::disk::BLOCK;
+use zzq_wal::format::field::{array_at, put, u32_at, u64_at};
 use zzq_wal::format::segment::Identity;
 
-use super::{Fault, array_at, check_block, put, seal_block, u32_at, u64_at};
+use super::{Fault, check_block, seal_block};
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +33,8 @@ pub enum Kind {
     Image,
     /// Records that outlived their segments.
     Cold,
+    /// Where the messages of each topic lie in a segment.
+    Topics,
 }
 
 impl Kind {
@@ -39,6 +42,7 @@ impl Kind {
         match self {
             Self::Image => *b"ZQ-IMAGE",
             Self::Cold => *b"ZQ-COLD\0",
+            Self::Topics => *b"ZQ-TOPIC",
         }
     }
 
@@ -46,6 +50,7 @@ impl Kind {
         match self {
             Self::Image => *b"ZQ-IMEND",
             Self::Cold => *b"ZQ-COEND",
+            Self::Topics => *b"ZQ-TOEND",
         }
     }
 }
@@ -57,9 +62,9 @@ pub struct Heading {
     pub kind: Kind,
     /// Of which log, and whose.
     pub identity: Identity,
-    /// Its number among files of its kind, from 1.
+    /// Its number among files of its kind, from 1; that of its segment, if it is a topic index.
     pub number: u64,
-    /// An image is the state behind this record; a cold file holds none behind it.
+    /// An image is the state behind this record; a cold file and a topic index hold none behind it.
     pub lsn: Lsn,
     /// Log time of that record in ms.
     pub time_ms: u64,
@@ -67,7 +72,8 @@ pub struct Heading {
     pub term: u64,
     /// The number of that record's entry in the cluster's log; 0 without a cluster.
     pub index: u64,
-    /// Number and LSN of the file that this one was made from.
+    /// Number and LSN of the file that this one was made from; those of a segment are its number
+    /// and its first record.
     pub before: Option<(u64, Lsn)>,
     /// Version of the encoding of the entries, in the words of whoever wrote them.
     pub contents: u32,

@@ -1,16 +1,38 @@
-//! Integers of up to 32 bits in LEB128, in their shortest form: lengths within nodes.
+//! Integers in LEB128, in their shortest form: of up to 32 bits, as lengths within nodes are, and
+//! of up to 64.
 
 /// The longest form.
 const LEN_MAX: usize = 5;
 
+/// The longest form of 64 bits.
+const LONG_MAX: usize = 10;
+
 /// Appends one.
 pub(crate) fn put(out: &mut Vec<u8>, value: u32) {
+    put_long(out, value.into());
+}
+
+/// Appends one of up to 64 bits.
+pub(crate) fn put_long(out: &mut Vec<u8>, value: u64) {
     let mut left = value;
     while left >= 0x80 {
         out.push(left.to_le_bytes()[0] | 0x80);
         left >>= 7;
     }
     out.push(left.to_le_bytes()[0]);
+}
+
+/// Takes one that [`put_long`] has appended.
+pub(crate) fn take_long(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0_u128;
+    for (at, &byte) in bytes.iter().take(LONG_MAX).enumerate() {
+        value |= u128::from(byte & 0x7F) << (7 * at);
+        if byte < 0x80 {
+            *bytes = &bytes[at + 1..];
+            return u64::try_from(value).ok().filter(|_| at == 0 || byte > 0);
+        }
+    }
+    None
 }
 
 /// How many bytes [`put`] appends.
@@ -56,6 +78,24 @@ mod tests {
                 assert_eq!(take(&mut &bytes[..bytes.len() - 1]), None, "{value} cut short");
             }
         }
+    }
+
+    #[test]
+    fn long_ones_too() {
+        for bits in 0..64 {
+            for value in [(1_u64 << bits) - 1, 1 << bits, u64::MAX >> bits] {
+                let mut bytes = Vec::new();
+                put_long(&mut bytes, value);
+                let mut rest = &bytes[..];
+                assert_eq!((take_long(&mut rest), rest.len()), (Some(value), 0));
+                assert_eq!(take_long(&mut &bytes[..bytes.len() - 1]), None, "{value} cut short");
+            }
+        }
+        for bytes in [&[0x80, 0][..], &[0xFF; 11], &[0x80; 10], &[]] {
+            assert_eq!(take_long(&mut &*bytes), None, "{bytes:?}");
+        }
+        let beyond = [&[0xFF; 9][..], &[2]].concat();
+        assert_eq!(take_long(&mut &beyond[..]), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod node;
 
 use zzq_wal::disk::BLOCK;
 use zzq_wal::format::checksum;
+use zzq_wal::format::field::{put, u32_at};
 
 pub use footer::SectionEntry;
 pub use heading::{Heading, Kind};
@@ -39,29 +40,6 @@ pub enum Fault {
     /// Intact, but no writer makes this.
     #[error("it is intact but says what no writer says: {0}")]
     Senseless(&'static str),
-}
-
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(array_at(bytes, at))
-}
-
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array_at(bytes, at))
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array_at(bytes, at))
-}
-
-/// Fields of bytes whose length the caller has checked.
-pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut array = [0; N];
-    array.copy_from_slice(&bytes[at..at + N]);
-    array
-}
-
-pub(crate) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
-    bytes[at..at + field.len()].copy_from_slice(field);
 }
 
 /// Magic, checksum and version, in the same place in the outer blocks of every version.

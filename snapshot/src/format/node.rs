@@ -20,8 +20,9 @@
 //! branch is a child: its offset (8), length (4) and checksum (4); the key is the child's first.
 
 use zzq_wal::format::checksum;
+use zzq_wal::format::field::{put, u16_at, u32_at, u64_at};
 
-use super::{int, put, u16_at, u32_at, u64_at};
+use super::int;
 
 pub(crate) const NODE_HEADER: usize = 40;
 const MAGIC: [u8; 4] = *b"ZQND";

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zzq_snapshot::{
-    Heading, Kind, Mark, Merge, MergeError, Need, NeededKind, Shelf, Verdict, at_full_speed,
+    Heading, Kind, Listing, Mark, Merge, MergeError, Need, NeededKind, Shelf, Verdict,
+    at_full_speed,
 };
 use zzq_wal::format::Salt;
 use zzq_wal::sim_disk::{SimDisk, SimFile};
@@ -69,7 +70,8 @@ impl Life {
         let identity = facts.as_ref().map_or_else(Default::default, |facts| facts.identity);
         let mark = facts.filter(|facts| facts.snapshot_number > 0);
         let mark = mark.map(|facts| Mark { number: facts.snapshot_number, lsn: facts.snapshot });
-        let opened = Shelf::open(disk, &identity, mark, at_full_speed());
+        let there = Listing::read(disk).map_err(|error| error.to_string())?;
+        let opened = Shelf::open(disk, &there, &identity, mark, at_full_speed());
         let (shelf, verdicts) = opened.map_err(|error| error.to_string())?;
         let mut sum = Sum::new();
         let mut covered = Lsn::ZERO;

@@ -61,6 +61,9 @@ pub fn heading(number: u64, lsn: u64) -> Heading {
     Heading { number, lsn, time_ms, before, ..Heading::new(Kind::Image, IDENTITY) }
 }
 
+/// The cold file that images need here.
+pub const COLD: u64 = 1;
+
 pub fn needs() -> Vec<Need> {
     let need = |kind, number| Need {
         kind,
@@ -70,7 +73,7 @@ pub fn needs() -> Vec<Need> {
         references: number,
         bytes: number * 1000,
     };
-    vec![need(NeededKind::Segment, 3), need(NeededKind::Segment, 4), need(NeededKind::Cold, 1)]
+    vec![need(NeededKind::Segment, 3), need(NeededKind::Segment, 4), need(NeededKind::Cold, COLD)]
 }
 
 pub fn write<D: Disk>(
