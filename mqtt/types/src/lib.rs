@@ -18,8 +18,10 @@ mod reason;
 mod subscription;
 mod text;
 mod topic;
+pub mod units;
 mod varint;
 mod version;
+mod when;
 
 pub use filter::{Filter, FilterError, TopicFilter};
 pub use lsn::Lsn;
@@ -33,3 +35,4 @@ pub use text::{TextError, check_text};
 pub use topic::{TopicError, TopicName};
 pub use varint::{VARINT_MAX, VarintError, read_varint, varint_len, write_varint};
 pub use version::ProtocolVersion;
+pub use when::{Moment, parse_rfc3339, rfc3339};
