@@ -44,3 +44,4 @@ pub use packet::{
     SubscriptionsIter, UnsubAck, Unsubscribe, Will,
 };
 pub use role::{PacketType, Sender};
+pub use run::{AckRun, Run, RunMessage, RunPlaces};

@@ -1,6 +1,12 @@
 //! Runs: PUBLISH after PUBLISH with the same first byte and topic, as busy publishers send them.
 //! The topic of the first is the topic of all: it is neither checked nor matched again.
 
+mod acks;
+mod whole;
+
+pub use acks::AckRun;
+pub use whole::{Run, RunMessage, RunPlaces};
+
 use crate::cursor::Cursor;
 use crate::decode::{Context, decode_behind_topic};
 use crate::{DecodeError, Decoder, FixedHeader, PacketType, Publish};

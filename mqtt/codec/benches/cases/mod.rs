@@ -6,7 +6,8 @@ use std::hint::black_box;
 use anyhow::{Context as _, Result, ensure};
 use zzq_codec::{
     Ack, AckKind, ConnAck, Connect, Decoder, Delivery, Encoder, Limits, Packet, PacketType,
-    Publish, PublishHead, ReasonCodes, Sender, SubAck, Subscribe, SubscriptionsBuf, encode_ack,
+    Publish, PublishHead, ReasonCodes, RunPlaces, Sender, SubAck, Subscribe, SubscriptionsBuf,
+    encode_ack,
 };
 use zzq_types::{
     PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
@@ -34,6 +35,9 @@ pub(crate) fn cases() -> Result<Vec<Case>> {
             list.push(encode(&name, version, packet));
         }
         list.push(run(version)?);
+        for qos in [QoS::AtMostOnce, QoS::AtLeastOnce] {
+            list.push(whole_run(version, qos)?);
+        }
         list.push(header(version)?);
     }
     list.push(plain_ack()?);
@@ -160,6 +164,35 @@ fn run(version: ProtocolVersion) -> Result<Case> {
         assert!(matches!(black_box(read), Ok(Some(_))));
     });
     Ok(Case { name: format!("decode run qos0 64B v{}", version.level()), run })
+}
+
+/// A run of a hundred: found, and copied for one receiver.
+fn whole_run(version: ProtocolVersion, qos: QoS) -> Result<Case> {
+    let payload = [0xA5; PAYLOADS[0]];
+    let ids = || (1..).filter_map(PacketId::new);
+    let mut bytes = Vec::new();
+    for id in ids().take(100) {
+        let acknowledged = qos.is_acknowledged();
+        let delivery = if acknowledged { Delivery::AtLeastOnce(id) } else { Delivery::AtMostOnce };
+        let publish = Publish::new(TopicName::new(TOPIC)?, delivery, &payload);
+        Encoder::new(version).publish(&publish, &mut bytes)?;
+    }
+    let bytes: &'static [u8] = bytes.leak();
+    let decoder = decoder(PacketType::Publish, Sender::Client, version);
+    let Some((Packet::Publish(first), _)) = decoder.decode(bytes)? else {
+        anyhow::bail!("not what was encoded");
+    };
+    let (mut places, mut out) = (RunPlaces::default(), Vec::with_capacity(2 * bytes.len()));
+    let run = Box::new(move || {
+        out.clear();
+        let run = decoder.run(black_box(&first), black_box(bytes), &mut places);
+        assert!(run.is_some_and(|run| run.len() == 100));
+        if let Some(run) = run {
+            run.copy_to(&mut out, ids());
+        }
+        black_box(&out);
+    });
+    Ok(Case { name: format!("copy run of 100 qos{} 64B v{}", qos.bits(), version.level()), run })
 }
 
 /// What is encoded once for many receivers: all but the payload.
