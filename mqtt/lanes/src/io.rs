@@ -97,6 +97,11 @@ impl<H: Handler> LaneIo<'_, H> {
         self.core.open(conn).map_or(0, |conn| conn.output.queued())
     }
 
+    /// The same of all connections of this lane.
+    pub fn queued_bytes_of_all(&self) -> usize {
+        self.core.totals.output
+    }
+
     /// Asks for one call of [`Handler::drained`] when at most 16 KiB of output are queued. It comes
     /// after the next flush if that is so already.
     pub fn notify_drained(&mut self, conn: ConnId) {

@@ -1,21 +1,22 @@
 //! A bound endpoint that accepts: a bounded number of connections each turn, none while the
-//! process has no descriptors left.
+//! process has no descriptors left but those that the rest of it needs.
 //!
 //! Assumes: edge-triggered readiness, noted by the driver; `accept` is called every turn.
 use std::{
     io,
     net::SocketAddr,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::Arc,
     time::Duration,
 };
 
 use rustix::{
-    io::Errno,
+    io::{Errno, fcntl_dupfd_cloexec},
     net::{
         AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, listen,
         socket_with, sockopt,
     },
+    process::{Resource, getrlimit},
 };
 
 use crate::{
@@ -38,6 +39,9 @@ pub struct BindOptions {
     pub max_connections: usize,
     /// Of these from one address, or one /64 of IPv6. Default: no limit of its own.
     pub max_connections_each: usize,
+    /// Descriptors that connections leave to the rest of the process, whose files must be openable
+    /// however many clients come; at most a quarter of the limit. Default 0.
+    pub spare_files: u32,
     /// Connections that the kernel holds until they are accepted. Default 4096.
     pub backlog: i32,
     /// Given to the application with each connection: a listener's id is known only once it is
@@ -52,6 +56,7 @@ impl Default for BindOptions {
         Self {
             max_connections: usize::MAX,
             max_connections_each: usize::MAX,
+            spare_files: 0,
             backlog: 4096,
             tag: 0,
             nodelay: true,
@@ -67,6 +72,9 @@ pub struct Listener {
     addr: SocketAddr,
     tag: u32,
     door: Door,
+    spare_files: u32,
+    /// The last connection took one of the spare descriptors.
+    short: bool,
     /// The kernel may have a connection.
     ready: bool,
     /// Nothing is accepted before this.
@@ -96,6 +104,8 @@ impl Listener {
                 all: how.max_connections,
                 each_address: how.max_connections_each,
             }),
+            spare_files: how.spare_files,
+            short: false,
             ready: true,
             resumes: Millis::default(),
             logged: false,
@@ -131,8 +141,16 @@ impl Listener {
         }
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         for _ in 0..ACCEPTS {
+            if self.short {
+                match self.has_room() {
+                    Ok(true) => self.short = false,
+                    Ok(false) => return self.pause(now, Errno::MFILE),
+                    Err(error) => return self.pause(now, error),
+                }
+            }
             match acceptfrom_with(&self.fd, flags) {
                 Ok((socket, addr)) => {
+                    self.short = !leaves_spare(&socket, self.spare_files);
                     let addr = addr.and_then(|addr| SocketAddr::try_from(addr).ok());
                     // A peer that is gone already may have no address.
                     let Some(addr) = addr else { continue };
@@ -156,6 +174,11 @@ impl Listener {
         }
     }
 
+    /// Whether a connection would leave the spare descriptors alone.
+    fn has_room(&self) -> Result<bool, Errno> {
+        Ok(leaves_spare(&fcntl_dupfd_cloexec(&self.fd, 0)?, self.spare_files))
+    }
+
     /// No descriptors or memory, as a rule: trying again at once would burn a core and help nobody.
     fn pause(&mut self, now: Millis, error: Errno) {
         self.door.stats().add_fault();
@@ -173,6 +196,15 @@ impl Listener {
             tracing::info!(addr = %self.addr, "accepting again");
         }
     }
+}
+
+/// Whether so many descriptors are free besides this new one. The kernel gives the lowest number
+/// that is free: all below it are taken, and those above it are as good as free, since only who
+/// came while the lower ones were taken has one.
+fn leaves_spare(newest: &OwnedFd, spare: u32) -> bool {
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return true };
+    let spare = u64::from(spare).min(limit / 4);
+    u64::from(newest.as_raw_fd().unsigned_abs()) < limit - spare
 }
 
 impl AsFd for Listener {

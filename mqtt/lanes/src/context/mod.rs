@@ -122,6 +122,10 @@ impl Seat {
     }
 }
 
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
 impl Context {
     /// A context with default settings.
     pub fn new() -> io::Result<Self> {
@@ -130,9 +134,8 @@ impl Context {
 
     /// A context with settings.
     pub fn builder() -> ContextBuilder {
-        let cores = thread::available_parallelism().map_or(1, NonZero::get);
         ContextBuilder(Options {
-            lanes: (cores / 2).max(1),
+            lanes: (cores() / 2).max(1),
             busy_poll: BusyPoll::default(),
             pin: false,
             limits: Limits::default(),
@@ -151,6 +154,7 @@ impl Context {
         F: FnMut(&mut Seat) -> io::Result<H>,
     {
         let options = self.0.options;
+        let busy_poll = options.busy_poll.among(options.lanes, cores());
         let wakers = (0..options.lanes).map(|_| LaneWaker::with_eventfd());
         let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
         let mut seated = Vec::new();
@@ -159,7 +163,7 @@ impl Context {
             let mut seat = Seat { lane, wakers: wakers.clone(), watches: Vec::new() };
             let handler = factory(&mut seat)?;
             let waker = &wakers[lane.index()];
-            let driver = EpollDriver::new(waker, seat.watches, options.busy_poll)?;
+            let driver = EpollDriver::new(waker, seat.watches, busy_poll)?;
             seated.push((parts.sender.clone(), Lane::new(parts, handler, driver)));
         }
         let lanes = Lanes::start(seated, wakers, options.pin)?;

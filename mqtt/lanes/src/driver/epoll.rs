@@ -65,13 +65,12 @@ impl EpollDriver {
             assert!(id.0 < LISTENER, "watch {} is out of range", id.0);
             epoll::add(&epoll, fd, special(WATCH | id.0), edge)?;
         }
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Self {
             epoll,
             sockets: Vec::new(),
             listeners: Vec::new(),
             _watches: watches,
-            spin: Spin::new(busy_poll, cores),
+            spin: Spin::new(busy_poll),
             start: Instant::now(),
         })
     }

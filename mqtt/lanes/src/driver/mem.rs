@@ -158,6 +158,15 @@ impl MemPeer {
         std::mem::take(&mut lock(&self.0).outbound)
     }
 
+    /// Throws away what the lane has written since the last call and keeps the memory, so that the
+    /// next writes allocate nothing; says how many bytes that were.
+    pub fn discard(&self) -> usize {
+        let outbound = &mut lock(&self.0).outbound;
+        let len = outbound.len();
+        outbound.clear();
+        len
+    }
+
     /// Bytes that the lane has not read.
     pub fn unread(&self) -> usize {
         lock(&self.0).inbound.iter().map(Vec::len).sum()
