@@ -15,13 +15,20 @@ use zzq_wal::{DriverThread, HelperThread, Log};
 
 use crate::clock::SystemClock;
 use crate::fetch;
+use crate::hooks::{Hooks, thread_runtime};
 use crate::images::Keeper;
 use crate::metrics::{Counts, total};
 use crate::options::BrokerOptions;
-use crate::seeds::Seeds;
+use crate::replay;
+use crate::seeds::{Seeds, Way};
 use crate::shared::Shared;
 use crate::shell::Shell;
-use crate::start::{self, Ground, Opened, StartError};
+use crate::start::{self, Course, Ground, Opened, StartError};
+
+/// Descriptors that connections leave free: the log's next segments, images, cold files and the
+/// threads that read must be able to open theirs, or clients at the limit of open files would end
+/// the log for those that are served.
+const SPARE_FILES: u32 = 64;
 
 /// A running broker. Clones are the same broker; it stops by [`Broker::shutdown`], or when the last
 /// clone is dropped.
@@ -52,11 +59,24 @@ impl Broker {
     /// # Errors
     /// [`StartError`]; nothing runs then, and what is in the data directory is as it was.
     pub async fn new(context: &Context, options: BrokerOptions) -> Result<Self, StartError> {
+        Self::with_hooks(context, options, Hooks::default()).await
+    }
+
+    /// [`Broker::new`] with what the application decides, and wants to be told.
+    ///
+    /// # Errors
+    /// As [`Broker::new`].
+    pub async fn with_hooks(
+        context: &Context,
+        options: BrokerOptions,
+        mut hooks: Hooks,
+    ) -> Result<Self, StartError> {
+        run_futures_here(&mut hooks);
         // Starting reads files and waits for the disk: not on a thread of a runtime.
         let (context, (done, outcome)) = (context.clone(), oneshot::channel());
         let start = move || {
             // Who asked may have given up; the broker is dropped then, and stops.
-            let _ = done.send(Self::start(&context, options));
+            let _ = done.send(Self::start_with_hooks(&context, options, hooks));
         };
         thread::Builder::new().name("zzq-start".into()).spawn(start).map_err(StartError::Lanes)?;
         outcome.await.map_err(|_| StartError::Lanes(io::Error::other("starting panicked")))?
@@ -67,6 +87,22 @@ impl Broker {
     /// # Errors
     /// As [`Broker::new`].
     pub fn start(context: &Context, options: BrokerOptions) -> Result<Self, StartError> {
+        Self::start_with_hooks(context, options, Hooks::default())
+    }
+
+    /// [`Broker::with_hooks`] for callers without a runtime.
+    ///
+    /// # Errors
+    /// As [`Broker::new`].
+    pub fn start_with_hooks(
+        context: &Context,
+        options: BrokerOptions,
+        mut hooks: Hooks,
+    ) -> Result<Self, StartError> {
+        run_futures_here(&mut hooks);
+        if hooks.spawn.is_none() && hooks.asks() {
+            hooks.spawn = Some(thread_runtime().map_err(StartError::Lanes)?);
+        }
         let lanes = u16::try_from(context.lanes())
             .ok()
             .filter(|lanes| (1..=64).contains(lanes))
@@ -77,10 +113,13 @@ impl Broker {
         let seed = HashSeed(random.0, random.1);
         let mut clock = SystemClock::new();
         let ground = match &options.data_dir {
-            Some(path) => start::open_directory(path, &options, lanes, seed, &mut clock)?,
+            Some(path) => {
+                let course = Course::new(lanes, seed);
+                start::open_directory(path, &options, &course, &mut clock)?
+            }
             None => start::empty(lanes, seed),
         };
-        let shared = Arc::new(Shared::new(options, lanes));
+        let shared = Arc::new(Shared::new(options, hooks, lanes));
         Self::run(context, shared, ground, clock, random.0 ^ random.1)
     }
 
@@ -91,9 +130,10 @@ impl Broker {
         clock: SystemClock,
         random: u64,
     ) -> Result<Self, StartError> {
-        let opened = ground.log.take();
+        let mut opened = ground.log.take();
         let (mut driver, mut helper, mut way) = (None, None, None);
-        if let Some(Opened { log, images, .. }) = &opened {
+        if let Some(Opened { log, images, .. }) = &mut opened {
+            images.look_after_space(shared.options.disk_limits);
             helper = Some(log.spawn_helper().map_err(StartError::Lanes)?);
             if shared.options.log_thread {
                 let spawned = start::spawn_driver(log, ground.last_ms, clock);
@@ -101,7 +141,10 @@ impl Broker {
             }
             let (fetcher, library) = fetch::library(images.past());
             library.spawn().map_err(StartError::Lanes)?;
-            way = Some((Arc::new(log.clone()), fetcher));
+            let (replayer, archive) = replay::archive(log.clone(), images.holds());
+            let archive = archive.looking_ahead(shared.options.retain_log.is_on());
+            archive.spawn().map_err(StartError::Lanes)?;
+            way = Some(Way { log: Arc::new(log.clone()), fetcher, replayer });
         }
         let mut seeds = Seeds::new(Arc::clone(&shared), ground, way, clock, random);
         let mut wait = || {
@@ -112,7 +155,8 @@ impl Broker {
             .spawn(|seat| seeds.next(seat.waker(), &mut wait).map(Shell::new))
             .map_err(StartError::Lanes)?;
         let mut store = None;
-        if let Some((Opened { log, images, lock }, helper)) = opened.zip(helper) {
+        if let Some((Opened { log, mut images, lock, .. }, helper)) = opened.zip(helper) {
+            images.retain(shared.options.retain_log);
             let keeper = Keeper::spawn(images, Arc::clone(&shared)).map_err(StartError::Lanes)?;
             store = Some(Store { keeper: Some(keeper), driver, _helper: helper, log, _lock: lock });
         }
@@ -125,14 +169,21 @@ impl Broker {
     ///
     /// # Errors
     /// [`BindError`]: the text is no endpoint, or the system refuses it.
+    //= MQTT5-4.2.0-1
+    //= MQTT311-7.1.1-1
     pub async fn bind(&self, endpoint: &str) -> Result<Bound, BindError> {
-        let limits = &self.0.shared.options.limits;
+        let shared = &self.0.shared;
+        let (limits, tag) = (&shared.options.limits, shared.add_listener(endpoint));
         let options = BindOptions {
             max_connections: limits.max_connections,
             max_connections_each: limits.max_connections_each,
+            spare_files: SPARE_FILES,
+            tag,
             ..BindOptions::default()
         };
-        self.0.lanes.bind(endpoint, options).await
+        let bound = self.0.lanes.bind(endpoint, options).await?;
+        shared.name_listener(tag, &bound.endpoint.to_string());
+        Ok(bound)
     }
 
     /// Closes a listener; clients that came through it stay connected.
@@ -187,6 +238,16 @@ impl Drop for Inner {
 impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Broker").field("options", &self.0.shared.options).finish_non_exhaustive()
+    }
+}
+
+/// Futures of hooks run in the runtime that the caller is in, if there is one: what they use may
+/// belong to it.
+fn run_futures_here(hooks: &mut Hooks) {
+    if hooks.spawn.is_none()
+        && let Ok(runtime) = tokio::runtime::Handle::try_current()
+    {
+        hooks.spawn = Some(Arc::new(move |task| drop(runtime.spawn(task))));
     }
 }
 

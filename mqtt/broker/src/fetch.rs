@@ -1,36 +1,51 @@
-//! Messages that left memory are read back from the log, or from cold files, by a thread of its
-//! own: lanes read no files.
+//! Messages that left memory are read back from the log, or from cold files, and queues that stayed
+//! in an image, by threads of their own: lanes read no files.
 //!
 //! Assumes: what a lane asks for is still referred to, so it is there.
 
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use zzq_engine::Record;
+use zzq_engine::image::UntouchedReader;
+use zzq_engine::session::Untouched;
+use zzq_engine::{Record, SessionNumber};
 use zzq_lanes::{ConnId, LaneWaker};
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
 
-use crate::images::Past;
+use crate::images::{Past, Places};
 use crate::shell::{Content, Message};
 
-/// What a lane asks for, on behalf of a connection.
+/// What a lane asks for.
 #[derive(Debug)]
 struct Request {
-    conn: ConnId,
-    lsns: Vec<Lsn>,
+    what: Wanted,
     inbox: Arc<Inbox>,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    /// The messages of these records, on behalf of a connection.
+    Messages { conn: ConnId, lsns: Vec<Lsn> },
+    /// What stayed of a queue in an image.
+    Queue { session: SessionNumber, front: Untouched },
 }
 
 /// What comes of it.
 #[derive(Debug)]
-pub(crate) struct Fetched {
-    pub(crate) conn: ConnId,
-    /// In the order of the log; the reading ended at the first that could not be read.
-    pub(crate) messages: Vec<(Lsn, Message)>,
-    pub(crate) error: Option<String>,
+pub(crate) enum Fetched {
+    /// Messages for a connection.
+    Messages {
+        conn: ConnId,
+        /// In the order of the log; the reading ended at the first that could not be read.
+        messages: Vec<(Lsn, Message)>,
+        error: Option<String>,
+    },
+    /// A queue, to be given back to the state.
+    Queue { session: SessionNumber, read: Result<UntouchedReader, String> },
 }
 
 /// Where a lane finds what was read for it.
@@ -43,53 +58,79 @@ struct Inbox {
 /// A lane's way to the reader thread.
 #[derive(Debug)]
 pub(crate) struct FetchSeat {
-    requests: Sender<Request>,
+    /// One for each thread.
+    requests: Vec<Sender<Request>>,
     inbox: Arc<Inbox>,
 }
 
 /// Gives seats to lanes.
 #[derive(Clone, Debug)]
-pub(crate) struct Fetcher(Sender<Request>);
+pub(crate) struct Fetcher(Vec<Sender<Request>>);
 
 /// Where requests are served.
 #[derive(Debug)]
 pub(crate) struct Library<D: Disk> {
     past: Past<D>,
-    requests: Receiver<Request>,
+    /// One for each thread.
+    requests: Vec<Receiver<Request>>,
 }
+
+/// One that reads much does not hold up all others.
+const THREADS: usize = 2;
+
+/// A thread that has had nothing to do for so long keeps no place in the log.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// The two ends of reading back.
 pub(crate) fn library<D: Disk>(past: Past<D>) -> (Fetcher, Library<D>) {
-    let (sender, requests) = channel();
-    (Fetcher(sender), Library { past, requests })
+    let (senders, requests) = (0..THREADS).map(|_| channel()).unzip();
+    (Fetcher(senders), Library { past, requests })
 }
 
 impl<D: Disk> Library<D> {
-    /// Serves on a thread that ends when all seats are gone.
+    /// Serves on threads that end when all seats are gone.
     pub(crate) fn spawn(self) -> io::Result<()> {
-        let run = move || {
-            while let Ok(request) = self.requests.recv() {
-                self.serve(request);
-            }
-        };
-        thread::Builder::new().name("zzq-reader".into()).spawn(run).map(|_| ())
+        for requests in self.requests {
+            let past = self.past.clone();
+            let run = move || run(&past, &requests);
+            thread::Builder::new().name("zzq-reader".into()).spawn(run)?;
+        }
+        Ok(())
     }
 
     /// Serves one request; false if there is none.
     pub(crate) fn step(&self) -> bool {
-        self.requests.try_recv().map(|request| self.serve(request)).is_ok()
-    }
-
-    fn serve(&self, request: Request) {
-        let Request { conn, lsns, inbox } = request;
-        let mut messages = Vec::with_capacity(lsns.len());
-        let error = read_all(&self.past, &lsns, &mut messages).err();
-        let fetched = Fetched { conn, messages, error };
-        inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner).push(fetched);
-        inbox.waker.wake();
+        let request = self.requests.iter().find_map(|requests| requests.try_recv().ok());
+        request.map(|request| serve(&self.past, request, &mut Places::default())).is_some()
     }
 }
 
+fn run<D: Disk>(past: &Past<D>, requests: &Receiver<Request>) {
+    let mut places = Places::default();
+    loop {
+        match requests.recv_timeout(IDLE) {
+            Ok(request) => serve(past, request, &mut places),
+            Err(RecvTimeoutError::Timeout) => places.clear(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn serve<D: Disk>(past: &Past<D>, request: Request, places: &mut Places<D>) {
+    let Request { what, inbox } = request;
+    let fetched = match what {
+        Wanted::Messages { conn, lsns } => {
+            let mut messages = Vec::with_capacity(lsns.len());
+            let error = read_all(past, places, &lsns, &mut messages).err();
+            Fetched::Messages { conn, messages, error }
+        }
+        Wanted::Queue { session, front } => {
+            Fetched::Queue { session, read: past.read_untouched(session, front) }
+        }
+    };
+    inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner).push(fetched);
+    inbox.waker.wake();
+}
 impl Fetcher {
     /// A lane's seat.
     pub(crate) fn seat(&self, waker: LaneWaker) -> FetchSeat {
@@ -102,8 +143,18 @@ impl FetchSeat {
     /// Asks for the messages of these records.
     pub(crate) fn request(&self, conn: ConnId, mut lsns: Vec<Lsn>) {
         lsns.sort_unstable();
-        let request = Request { conn, lsns, inbox: Arc::clone(&self.inbox) };
-        let sent = self.requests.send(request);
+        // What one connection asks for goes on where its last request has ended.
+        self.send(conn.index(), Wanted::Messages { conn, lsns });
+    }
+
+    /// Asks for what an image holds of a queue.
+    pub(crate) fn request_queue(&self, session: SessionNumber, front: Untouched) {
+        self.send(usize::try_from(session.get()).unwrap_or(0), Wanted::Queue { session, front });
+    }
+
+    fn send(&self, to: usize, what: Wanted) {
+        let request = Request { what, inbox: Arc::clone(&self.inbox) };
+        let sent = self.requests[to % self.requests.len()].send(request);
         assert!(sent.is_ok(), "the reader thread lives as long as its seats");
     }
 
@@ -115,10 +166,11 @@ impl FetchSeat {
 
 fn read_all<D: Disk>(
     past: &Past<D>,
+    places: &mut Places<D>,
     lsns: &[Lsn],
     messages: &mut Vec<(Lsn, Message)>,
 ) -> Result<(), String> {
-    past.read(lsns, |lsn, time_ms, record| {
+    past.read_with(places, lsns, |lsn, time_ms, record| {
         let Record::Publish(publish) = record else {
             return Err(format!("record {lsn} holds no message"));
         };

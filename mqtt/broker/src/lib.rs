@@ -27,6 +27,7 @@ mod api;
 pub mod clock;
 mod exit;
 mod fetch;
+pub mod hooks;
 mod images;
 mod load;
 mod metrics;
@@ -35,7 +36,12 @@ mod options;
 mod planted;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod progress;
+mod replay;
+mod retained_room;
 mod seeds;
+mod seldom;
+pub mod service;
 mod shared;
 mod shell;
 mod start;
@@ -45,7 +51,13 @@ pub mod units;
 
 pub use api::Broker;
 pub use exit::{EXIT_STATUS_HELP, ExitStatus};
+pub use hooks::Hooks;
 pub use metrics::Counts;
-pub use options::{BrokerOptions, DeliverPolicy, DiskBackend, Limits, LogPolicy};
+pub use options::{
+    BrokerOptions, DeliverPolicy, DiskBackend, DiskLimits, Limits, LogPolicy, Qos0Full, QueueFull,
+    Redirect, Retention,
+};
 pub use start::StartError;
-pub use zzq_lanes::{BindError, Bound, Context, EndpointError};
+pub use zzq_engine::{GroupStrategies, GroupStrategy};
+pub use zzq_lanes::{BindError, Bound, BusyPoll, Context, EndpointError};
+pub use zzq_types::{ProtocolVersion, QoS, ReasonCode};

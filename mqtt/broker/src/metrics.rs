@@ -2,8 +2,9 @@
 //!
 //! Assumes: one lane writes a [`LaneMetrics`]; readers may see numbers of different moments.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -33,7 +34,12 @@ macro_rules! counters {
 impl Counts {
     /// Messages dropped so far, for whatever reason.
     pub const fn dropped(&self) -> u64 {
-        self.dropped_slow + self.dropped_large + self.expired
+        self.dropped_slow
+            + self.dropped_large
+            + self.expired
+            + self.dropped_full
+            + self.dropped_ended
+            + self.dropped_denied
     }
 }
 
@@ -76,12 +82,51 @@ counters! {
     dropped_large,
     /// Messages dropped because they had expired.
     expired,
+    /// Messages that a session did not get because its queue was full: dropped from it, or never
+    /// put there.
+    dropped_full,
+    /// Messages that waited in sessions that ended because their queue was full.
+    dropped_ended,
+    /// Messages dropped because their receiver may not have them.
+    dropped_denied,
+    /// Sessions that ended because their queue was full.
+    ended_full,
     /// Publishes refused because a quota was reached.
     refused_quota,
+    /// Of these because the disk was full.
+    refused_space,
+    /// Publishes refused for their topics.
+    refused_topics,
+    /// Publishes refused because they say that they are UTF-8, and are not.
+    refused_payloads,
+    /// Publishes refused because no more may be retained.
+    refused_retained,
+    /// Filters of SUBSCRIBEs that were refused.
+    refused_filters,
+    /// Publishes, and wills, that the authoriser has denied.
+    denied_publishes,
+    /// Filters that it has denied.
+    denied_filters,
+    /// Questions to hooks that were not answered in time.
+    unanswered,
+    /// Events that were lost because their stream was full.
+    events_lost,
+    /// Times that a client was not read because it had sent too much.
+    throttled,
     /// Publishes thrown away unanswered, with the connections that had to wait with them.
     shed,
     /// Records handed to the log.
     records,
+    /// Answers that wait for what they depend on to be committed.
+    held_answers,
+    /// Bytes of publishes that are held for a full queue or a full output.
+    held_bytes,
+    /// Groups of the log that were followed.
+    groups,
+    /// Commits that were timed, one of each lane at a time.
+    commits_timed,
+    /// Milliseconds that they took, from the turn that handed over the first of their records.
+    commit_ms,
 }
 
 /// The numbers of one lane, as others see them.
@@ -102,6 +147,9 @@ pub(crate) struct ImageMetrics {
     failed: AtomicU64,
     bytes: AtomicU64,
     offset: AtomicU64,
+    oldest_ms: AtomicU64,
+    log_bytes: AtomicU64,
+    newest_at: Mutex<Option<Instant>>,
 }
 
 /// These numbers at one moment.
@@ -115,6 +163,12 @@ pub(crate) struct ImageCounts {
     pub(crate) bytes: u64,
     /// The last record that it covers; zero: there is none.
     pub(crate) offset: u64,
+    /// When the oldest record of the log was written, in ms since 1970; zero: not known.
+    pub(crate) oldest_ms: u64,
+    /// Bytes of records in the log.
+    pub(crate) log_bytes: u64,
+    /// Seconds since the newest was made, or found at the start.
+    pub(crate) age_s: Option<u64>,
 }
 
 impl ImageMetrics {
@@ -122,6 +176,13 @@ impl ImageMetrics {
     pub(crate) fn newest(&self, offset: u64, bytes: u64) {
         self.offset.store(offset, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
+        *self.newest_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// The log holds so many bytes, from a record of this time on.
+    pub(crate) fn holds(&self, oldest_ms: u64, bytes: u64) {
+        self.oldest_ms.store(oldest_ms, Ordering::Relaxed);
+        self.log_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// One was made: see [`ImageMetrics::newest`].
@@ -141,6 +202,12 @@ impl ImageMetrics {
             failed: read(&self.failed),
             bytes: read(&self.bytes),
             offset: read(&self.offset),
+            oldest_ms: read(&self.oldest_ms),
+            log_bytes: read(&self.log_bytes),
+            age_s: {
+                let at = *self.newest_at.lock().unwrap_or_else(PoisonError::into_inner);
+                at.map(|at| at.elapsed().as_secs())
+            },
         }
     }
 }

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use zzq_engine::GroupStrategies;
+use zzq_types::QoS;
+
 /// All settings of a [`crate::Broker`]. The default is a broker in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerOptions {
@@ -21,10 +24,36 @@ pub struct BrokerOptions {
     /// Bytes by which the log grows, at least, before another image of the state is made; it also
     /// grows by twice the size of the last one.
     pub snapshot_every: u64,
+    /// How much of the log stays although nothing needs it, for subscriptions that start in the
+    /// past. Without it they find what is still there.
+    pub retain_log: Retention,
+    /// An image is made as well when replaying the log behind the last one would take a start
+    /// longer than this, by what the last start has measured.
+    pub recovery_budget: Duration,
+    /// How much of the disk stays free.
+    pub disk_limits: DiskLimits,
+    /// What becomes of QoS 0 messages to a receiver whose output is full.
+    pub qos0_full: Qos0Full,
+    /// How shared groups choose among their members.
+    pub shared: GroupStrategies,
     /// How often `$SYS` topics are renewed; zero turns them off.
     pub sys_interval: Duration,
+    /// Where a client that asks for it is told to expect responses, with `%c` for its client
+    /// identifier: the Response Information of MQTT 5.
+    pub response_information: Option<String>,
+    /// Where clients of MQTT 5 are sent when the broker stops.
+    pub redirect: Option<Redirect>,
     /// What one client, and all of them, may take.
     pub limits: Limits,
+}
+
+/// Where clients go from here: the Server Reference of MQTT 5.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// As clients understand it: HOST or HOST:PORT, or several with blanks between.
+    pub server: String,
+    /// For good (0x9D, Server moved), or for now (0x9C, Use another server).
+    pub moved: bool,
 }
 
 /// Which publishes become records.
@@ -39,6 +68,36 @@ pub enum LogPolicy {
     Needed,
 }
 
+/// How much history a log keeps. What lies beyond either bound goes when the next image of the
+/// state is made, a segment at a time; without a bound nothing is kept on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// The newest so many bytes of the log.
+    pub bytes: Option<u64>,
+    /// What was written so long before the newest record.
+    pub age: Option<Duration>,
+}
+
+impl Retention {
+    /// Whether anything is kept on purpose.
+    pub(crate) const fn is_on(&self) -> bool {
+        self.bytes.is_some() || self.age.is_some()
+    }
+}
+
+/// How much of the disk is kept free for what must go on when it is full: receipts, ends of
+/// sessions, images of the state. Publishes, sessions and retained messages that would take of it
+/// are refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskLimits {
+    /// Bytes that stay free at least. Without it, and if it is less: as much as two images and a
+    /// few of the shortest segments take.
+    pub reserve: Option<u64>,
+    /// When less is left beside that, the oldest history goes ([`Retention`]), and images are made
+    /// to let the log go. Without it: as much as the reserve.
+    pub low: Option<u64>,
+}
+
 /// When logged messages go to connected receivers. What was published at QoS 2, wills and
 /// retained messages always wait for the commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +107,31 @@ pub enum DeliverPolicy {
     Early,
     /// Only when the message is committed.
     Committed,
+}
+
+/// What happens to messages for a session whose queue is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueFull {
+    /// Nobody may publish what it would get: MQTT 5 is refused with Quota exceeded, MQTT 3 is held.
+    /// A session that is away for longer than [`Limits::queue_grace`] ends.
+    #[default]
+    Refuse,
+    /// The session ends at once, with what waits in it, and its connection with it.
+    EndSession,
+    /// The oldest messages that were not sent to it make room.
+    DropOldest,
+    /// It is passed by until it has room.
+    DropNewest,
+}
+
+/// What becomes of QoS 0 messages to a receiver that does not keep up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Qos0Full {
+    /// Their publishers are held until it has read, for [`Limits::max_hold`] at most.
+    #[default]
+    Slow,
+    /// They are dropped at once, and counted.
+    Drop,
 }
 
 /// How the log writes.
@@ -65,6 +149,7 @@ pub enum DiskBackend {
 }
 
 /// Bounds on what clients may take. Each refusal is answered with its reason code and counted.
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest packet accepted, in bytes with its header.
@@ -88,21 +173,55 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// Output waiting for one connection, in bytes, above which nothing more is queued for it.
     pub max_output_bytes: usize,
+    /// The same of all connections together; each lane has an equal share. Above it nothing more is
+    /// queued for whoever has 32 KiB.
+    pub max_output_bytes_total: usize,
     /// Subscriptions of one session.
     pub max_subscriptions: usize,
-    /// Messages waiting for one session; further ones are refused to their publishers, or held
-    /// where MQTT 3 knows no refusal.
+    /// Messages waiting for one session at QoS 1 and 2, those among them that it was sent and has
+    /// not acknowledged. What was under way when it was reached may come on top.
     pub max_queued_messages: usize,
     /// Bytes of messages waiting for one session.
     pub max_queued_bytes: u64,
+    /// What happens at either of the two.
+    pub queue_full: QueueFull,
+    /// With [`QueueFull::Refuse`], how long a session without a connection may have others refused
+    /// or held for its full queue: then it ends.
+    pub queue_grace: Duration,
     /// How long a publisher is held for a receiver whose output is full, before what goes to that
     /// receiver at QoS 0 is dropped.
     pub max_hold: Duration,
     /// Bytes of publishes of one MQTT 3 client that are held for a full queue, above which it is
     /// not read any more.
     pub max_held_bytes: usize,
+    /// Bytes of publishes of all MQTT 3 clients that are held for full queues; each lane has an
+    /// equal share.
+    pub max_held_bytes_total: usize,
     /// Levels of a topic or filter.
     pub max_topic_levels: usize,
+    /// Bytes of a topic or filter.
+    pub max_topic_length: usize,
+    /// Bytes of a client identifier; MQTT asks for 23 at least.
+    pub max_client_id: usize,
+    /// Retained messages; whoever would add one is refused, those that are there may change.
+    pub max_retained_messages: usize,
+    /// Bytes of all retained messages, with their topics.
+    pub max_retained_bytes: u64,
+    /// PUBLISH packets that one client may send in a second, beyond which it is not read for as
+    /// long; zero: any number.
+    pub max_message_rate: u32,
+    /// Bytes that one client may send in a second; zero: any number.
+    pub max_byte_rate: u32,
+    /// The highest QoS that is taken from clients and granted to them.
+    pub max_qos: QoS,
+    /// Whether clients may have messages retained.
+    pub retain: bool,
+    /// Whether clients may subscribe by filters with wildcards.
+    pub wildcards: bool,
+    /// Whether clients may subscribe as members of groups.
+    pub shared_subscriptions: bool,
+    /// Whether payloads that say so (Payload Format Indicator 1) are held to be UTF-8.
+    pub check_payload_format: bool,
 }
 
 impl Default for BrokerOptions {
@@ -115,7 +234,14 @@ impl Default for BrokerOptions {
             log_thread: false,
             segment_size: 64 << 20,
             snapshot_every: 64 << 20,
+            retain_log: Retention::default(),
+            recovery_budget: Duration::from_secs(3),
+            disk_limits: DiskLimits::default(),
+            qos0_full: Qos0Full::default(),
+            shared: GroupStrategies::default(),
             sys_interval: Duration::from_secs(10),
+            response_information: None,
+            redirect: None,
             limits: Limits::default(),
         }
     }
@@ -134,12 +260,27 @@ impl Default for Limits {
             max_session_expiry: u32::MAX,
             connect_timeout: Duration::from_secs(10),
             max_output_bytes: 1 << 20,
+            max_output_bytes_total: 256 << 20,
             max_subscriptions: 16_384,
             max_queued_messages: 10_000_000,
             max_queued_bytes: 1 << 30,
+            queue_full: QueueFull::default(),
+            queue_grace: Duration::from_hours(1),
             max_hold: Duration::from_secs(5),
             max_held_bytes: 1 << 20,
+            max_held_bytes_total: 64 << 20,
             max_topic_levels: 128,
+            max_topic_length: 65_535,
+            max_client_id: 65_535,
+            max_retained_messages: usize::MAX,
+            max_retained_bytes: u64::MAX,
+            max_message_rate: 0,
+            max_byte_rate: 0,
+            max_qos: QoS::ExactlyOnce,
+            retain: true,
+            wildcards: true,
+            shared_subscriptions: true,
+            check_payload_format: false,
         }
     }
 }

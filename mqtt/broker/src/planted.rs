@@ -38,8 +38,16 @@ pub enum Bug {
     RetainedBeforeFence,
     /// A push into a full ring waits for room.
     BlockingPush,
-    /// What was handed over is refused when the log fails.
+    /// What was handed over is refused when the log fails, or when its disk is nearly full.
     ErrorAfterHandOver,
+    /// A message shows its offset before it is committed there.
+    OffsetBeforeCommit,
+    /// What a full queue loses is not counted.
+    DropsUncounted,
+    /// What a full disk was the reason to refuse is refused when it has space again, too.
+    FullForGood,
+    /// The log is let go behind an image before that is there.
+    TrimmedBeforeMark,
 }
 
 #[cfg(not(feature = "planted-bugs"))]
@@ -69,6 +77,11 @@ pub(crate) fn meant_by<'a>(conn: ConnId, ack: &Ack<'a>) -> Ack<'a> {
 
 fn id_after(id: PacketId, by: u64) -> PacketId {
     PacketId::of_queue_number(u64::from(id.get()) + by)
+}
+
+/// How many messages are counted as lost of so many.
+pub(crate) fn counted(lost: u64) -> u64 {
+    if is(Bug::DropsUncounted) { 0 } else { lost }
 }
 
 /// Records of the tail, in the order of the log.

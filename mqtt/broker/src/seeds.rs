@@ -15,9 +15,18 @@ use zzq_wal::{Log, LogClock, Producer, TailCursor};
 
 use crate::clock::Clock;
 use crate::fetch::Fetcher;
+use crate::hooks::AskSeat;
+use crate::replay::Replayer;
 use crate::shared::Shared;
 use crate::shell::{HeldWill, Journal, Seat, Seed};
 use crate::start::{self, Ground, LaneWake};
+
+/// The log, and the ways to what is only there.
+pub(crate) struct Way<D: Disk> {
+    pub(crate) log: Arc<Log<D>>,
+    pub(crate) fetcher: Fetcher,
+    pub(crate) replayer: Replayer,
+}
 
 /// Makes the seeds of lanes, one after the other.
 pub(crate) struct Seeds<D: Disk, C> {
@@ -26,8 +35,7 @@ pub(crate) struct Seeds<D: Disk, C> {
     last_ms: u64,
     first_number: u64,
     random: u64,
-    /// The log and the way to what is only there.
-    way: Option<(Arc<Log<D>>, Fetcher)>,
+    way: Option<Way<D>>,
     /// Wills are few: every lane gets all of them and uses its own.
     wills: FxHashMap<Lsn, HeldWill>,
     /// What is left for the lanes to come, the next one first.
@@ -40,7 +48,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Seeds<D, C> {
     pub(crate) fn new(
         shared: Arc<Shared>,
         ground: Ground<D>,
-        way: Option<(Arc<Log<D>>, Fetcher)>,
+        way: Option<Way<D>>,
         clock: C,
         random: u64,
     ) -> Self {
@@ -65,12 +73,15 @@ impl<D: Disk, C: Clock + Clone + 'static> Seeds<D, C> {
         self.next += 1;
         let reading = self.clock.read();
         let mut log_clock = LogClock::new(self.last_ms, reading.boot_ms, reading.wall_ms);
-        let (at_log, fetch) = match &self.way {
-            None => (None, None),
-            Some((log, fetcher)) => {
+        let spawn = self.shared.hooks.spawn.as_ref();
+        let asks = spawn.map(|spawn| AskSeat::new(Arc::clone(spawn), waker.clone()));
+        let (at_log, fetch, replay) = match &self.way {
+            None => (None, None, None),
+            Some(Way { log, fetcher, replayer }) => {
                 let fetch = Some(fetcher.seat(waker.clone()));
+                let replay = Some(replayer.seat(waker.clone()));
                 let (producer, tail) = self.join(log, waker, &mut log_clock, wait)?;
-                (Some(Seat { log: Arc::clone(log), producer, tail }), fetch)
+                (Some(Seat { log: Arc::clone(log), producer, tail }), fetch, replay)
             }
         };
         let journal = Journal::new(lane, self.shared.lanes(), at_log);
@@ -81,6 +92,8 @@ impl<D: Disk, C: Clock + Clone + 'static> Seeds<D, C> {
             log_clock,
             journal,
             fetch,
+            replay,
+            asks,
             state,
             wills: self.wills.clone(),
             index,

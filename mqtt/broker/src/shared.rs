@@ -1,46 +1,53 @@
 //! What all lanes of a broker share: its options, its counters, the values of `$SYS` topics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use zzq_lanes::LaneIndex;
 use zzq_types::Lsn;
 
+use crate::hooks::Hooks;
 use crate::metrics::{ImageMetrics, LaneMetrics};
 use crate::options::BrokerOptions;
+use crate::retained_room::RetainedRoom;
 
 /// Shared by all lanes of one broker.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: BrokerOptions,
+    pub(crate) hooks: Hooks,
     /// One for each lane.
     pub(crate) metrics: Vec<LaneMetrics>,
     pub(crate) images: ImageMetrics,
+    /// Where it is bounded.
+    pub(crate) retained_room: Option<RetainedRoom>,
     pub(crate) started: Instant,
     /// Of each lane: what it has decided from a state before this record is committed.
     settled: Vec<AtomicU64>,
     /// The present values, for new subscriptions. Not on the path of messages.
     sys: Mutex<Vec<(String, String)>>,
+    /// Endpoints by the tags of their connections. For hooks, when a client connects.
+    listeners: Mutex<Vec<Arc<str>>>,
 }
 
 /// Bytes of messages that all lanes together keep in memory beside their log.
 const STORE_BYTES: usize = 64 << 20;
 
-/// Bytes of publishes that all lanes together hold for full queues.
-const HELD_BYTES: usize = 64 << 20;
-
 impl Shared {
     /// For a broker with so many lanes.
-    pub(crate) fn new(options: BrokerOptions, lanes: u16) -> Self {
+    pub(crate) fn new(options: BrokerOptions, hooks: Hooks, lanes: u16) -> Self {
         assert!((1..=64).contains(&lanes), "{lanes} lanes");
         Self {
+            retained_room: RetainedRoom::new(&options.limits),
             options,
+            hooks,
             metrics: (0..lanes).map(|_| LaneMetrics::default()).collect(),
             images: ImageMetrics::default(),
             started: Instant::now(),
             settled: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             sys: Mutex::default(),
+            listeners: Mutex::default(),
         }
     }
 
@@ -53,9 +60,14 @@ impl Shared {
         STORE_BYTES / self.metrics.len()
     }
 
+    /// Output that may wait on one lane before its connections are given less each.
+    pub(crate) fn output_bytes(&self) -> usize {
+        self.options.limits.max_output_bytes_total / self.metrics.len()
+    }
+
     /// What one lane may hold for full queues.
     pub(crate) fn held_bytes(&self) -> usize {
-        HELD_BYTES / self.metrics.len()
+        self.options.limits.max_held_bytes_total / self.metrics.len()
     }
 
     /// A lane has nothing under way that it decided from a state before `lsn`.
@@ -67,6 +79,27 @@ impl Shared {
     pub(crate) fn settled(&self) -> Lsn {
         let lanes = self.settled.iter().map(|settled| settled.load(Ordering::Acquire));
         Lsn::new(lanes.min().unwrap_or(0))
+    }
+
+    /// A tag for the connections of an endpoint.
+    pub(crate) fn add_listener(&self, endpoint: &str) -> u32 {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.push(endpoint.into());
+        u32::try_from(listeners.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// The endpoint is known by this name now.
+    pub(crate) fn name_listener(&self, tag: u32, endpoint: &str) {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(listener) = listeners.get_mut(tag as usize) {
+            *listener = endpoint.into();
+        }
+    }
+
+    /// The endpoint of a tag; empty: there are none, as in a simulation.
+    pub(crate) fn listener(&self, tag: u32) -> Arc<str> {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.get(tag as usize).cloned().unwrap_or_default()
     }
 
     pub(crate) fn set_sys(&self, values: Vec<(String, String)>) {

@@ -2,8 +2,11 @@
 //! record of this start is durable before anybody is served.
 
 use std::io;
+use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
@@ -12,16 +15,19 @@ use zzq_engine::{
     Effect, HashSeed, Index, Record, RecordError, SessionFlags, SessionNumber, Shard, State,
     Subscriber,
 };
+use zzq_snapshot::Volume;
 use zzq_types::{Filter, Lsn};
-use zzq_wal::disk::Disk;
+use zzq_wal::disk::{Disk, DiskFile};
 use zzq_wal::io::{Backend, DirectoryLock, FileDisk, Issuers, LockError};
 use zzq_wal::{
     DriverThread, End, Log, LogClock, Options, Recovery, SegmentReport, Staging, Status, Wake,
 };
 
 use crate::clock::Clock;
-use crate::images::{self, Images, LoadError, Loaded};
+use crate::images::{self, Images, LoadError, Loaded, Replay, Target, TouchError};
 use crate::options::{BrokerOptions, DiskBackend};
+use crate::progress::{Progress, Step, Teller};
+use crate::replay::standing;
 use crate::shell::HeldWill;
 
 /// Why a broker does not start.
@@ -85,12 +91,36 @@ pub(crate) struct Ground<D: Disk> {
 pub(crate) struct Opened<D: Disk> {
     pub(crate) log: Log<D>,
     pub(crate) images: Images<D>,
+    /// What was found, behind the last record that an image covers.
+    pub(crate) recovery: Recovery,
+    pub(crate) covered: Lsn,
     pub(crate) lock: Option<DirectoryLock>,
 }
 
+/// How a start goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Course {
+    pub(crate) lanes: u16,
+    pub(crate) seed: HashSeed,
+    /// Queues of clients that are away stay in the image if their first entry has so many bytes:
+    /// about as many messages as bring one read of the disk again in memory.
+    pub(crate) leaves_from: usize,
+    pub(crate) progress: Progress,
+}
+
+impl Course {
+    /// The usual one.
+    pub(crate) fn new(lanes: u16, seed: HashSeed) -> Self {
+        Self { lanes, seed, leaves_from: LEAVES_FROM, progress: Progress::default() }
+    }
+}
+
+/// See [`Course`].
+pub(crate) const LEAVES_FROM: usize = 256;
+
 /// A broker without a log starts from nothing.
 pub(crate) fn empty<D: Disk>(lanes: u16, seed: HashSeed) -> Ground<D> {
-    let states = shards(lanes);
+    let states: Vec<State> = shards(lanes).map(State::new).collect();
     let indexes = states.iter().map(|_| Index::new(seed, CACHE_BYTES)).collect();
     Ground { states, indexes, wills: FxHashMap::default(), first_number: 1, last_ms: 0, log: None }
 }
@@ -98,19 +128,20 @@ pub(crate) fn empty<D: Disk>(lanes: u16, seed: HashSeed) -> Ground<D> {
 /// Bytes of each lane's match cache.
 const CACHE_BYTES: usize = 4 << 20;
 
-fn shards(lanes: u16) -> Vec<State> {
+/// The parts of the state that lanes own.
+pub(crate) fn shards(lanes: u16) -> impl Iterator<Item = Shard> {
     let count = u32::from(lanes);
-    (0..count).map(|index| State::new(Shard::new(index, count))).collect()
+    (0..count).map(move |index| Shard::new(index, count))
 }
 
 /// Opens the log of a data directory and folds it, from the newest good image on.
 pub(crate) fn open_directory(
     path: &Path,
     options: &BrokerOptions,
-    lanes: u16,
-    seed: HashSeed,
+    course: &Course,
     clock: &mut dyn Clock,
 ) -> Result<Ground<FileDisk>, StartError> {
+    let _told = Teller::spawn(course.progress.clone()).map_err(StartError::Lanes)?;
     let denied = |source: io::Error| match source.kind() {
         io::ErrorKind::PermissionDenied => StartError::NotPermitted { path: path.into(), source },
         _ => StartError::Store { path: path.into(), reason: source.to_string() },
@@ -132,7 +163,7 @@ pub(crate) fn open_directory(
     tracing::info!(path = %path.display(), disk = disk.choice(), "data directory");
     let mut log_options = Options::from_os().map_err(denied)?;
     log_options.segment_size = options.segment_size;
-    let mut ground = open_log(disk, log_options, path, lanes, seed, clock)?;
+    let mut ground = open_log(disk, log_options, path, course, clock)?;
     if let Some(opened) = &mut ground.log {
         opened.lock = Some(lock);
     }
@@ -145,7 +176,7 @@ fn lock(path: &Path) -> Result<DirectoryLock, LockError> {
     const WAITS: u32 = 20;
     for _ in 0..WAITS {
         match DirectoryLock::acquire(path) {
-            Err(LockError::Held { .. }) => std::thread::sleep(Duration::from_millis(100)),
+            Err(LockError::Held { .. }) => thread::sleep(Duration::from_millis(100)),
             other => return other,
         }
     }
@@ -157,40 +188,93 @@ pub(crate) fn open_log<D: Disk>(
     disk: D,
     mut options: Options,
     path: &Path,
-    lanes: u16,
-    seed: HashSeed,
+    course: &Course,
     clock: &mut dyn Clock,
 ) -> Result<Ground<D>, StartError> {
-    let loaded = images::load(&disk, shards(lanes)).map_err(|error| load_error(path, &error))?;
+    let progress = &course.progress;
+    let pace = |bytes| {
+        progress.add(bytes);
+        ControlFlow::Continue(())
+    };
+    let target = Target { lanes: course.lanes, leaves_from: course.leaves_from };
+    progress.step(Step::Image);
+    let began = Instant::now();
+    let loaded = images::load(&disk, target, &pace).map_err(|error| load_error(path, &error))?;
     let Loaded { shelf, cold, mut states, covered, known } = loaded;
+    let image_took = began.elapsed();
     options.visit_from = zzq_wal::Lsn::new(covered.next().get());
     options.durable = zzq_wal::Lsn::new(known.get());
-    let mut next = covered.next();
-    let mut wills = FxHashMap::default();
-    let reading = clock.read();
-    let mut visit = |found: zzq_wal::RecoveredRecord<'_>| {
-        let lsn = Lsn::new(found.lsn.get());
-        if lsn != next {
-            return Err(format!("record {next} is gone, and no good image covers it").into());
-        }
-        next = lsn.next();
-        let record = Record::decode(found.kind, found.body).map_err(boxed)?;
-        for state in &mut states {
-            fold(state, lsn, found.time_ms, &record, &mut wills);
-        }
-        Ok(())
+    progress.step(Step::Log);
+    let log_progress = progress.clone();
+    options.progress =
+        Some(Box::new(move |found| log_progress.set(found.bytes_done, found.bytes_all)));
+    let began = Instant::now();
+    let mut folding = Folding {
+        next: covered.next(),
+        bytes: 0,
+        wills: FxHashMap::default(),
+        untouched_in: shelf.newest().cloned(),
+        failed: None,
     };
-    let opened = Log::open(disk, options, reading.wall_ms, &mut visit);
-    let (log, recovery) = opened.map_err(|error| start_error(path, &error))?;
-    let images = Images::new(log.clone(), shelf, cold);
+    let mut visit = |found: zzq_wal::RecoveredRecord<'_>| folding.record(&mut states, &found);
+    let opened = Log::open(disk, options, clock.read().wall_ms, &mut visit);
+    let Folding { next, bytes, mut wills, failed, .. } = folding;
+    let (log, recovery) = opened.map_err(|error| match failed {
+        Some(error) => load_error(path, &error.into()),
+        None => start_error(path, &error),
+    })?;
+    let log_took = began.elapsed();
+    let replay = Replay::measured(next.get() - covered.next().get(), bytes, log_took);
+    let images = Images::new(log.clone(), shelf, cold, replay);
     let read = images::read_wills(&images.past(), &states, &mut wills);
     read.map_err(|reason| StartError::Damaged { path: path.into(), reason })?;
-    tell(path, covered, &recovery, &states);
+    progress.step(Step::Routing);
     let last_ms = recovery.last_time_ms;
     let first_number = states.iter().map(State::next_session).max().unwrap_or(1);
-    let indexes = states.iter().map(|_| rebuild_index(&states, seed)).collect();
-    let log = Some(Opened { images, log, lock: None });
+    let indexes = rebuild_indexes(&states, course.seed);
+    tell(path, covered, &recovery, &states, [image_took, log_took]);
+    progress.step(Step::Begin);
+    let log = Some(Opened { images, log, recovery, covered, lock: None });
     Ok(Ground { states, indexes, wills, first_number, last_ms, log })
+}
+
+/// The log behind the image, on its way into the states.
+struct Folding<F> {
+    /// The record that comes next.
+    next: Lsn,
+    /// Of all bodies.
+    bytes: u64,
+    wills: FxHashMap<Lsn, HeldWill>,
+    /// The image, for queues that stayed in it.
+    untouched_in: Option<Volume<F>>,
+    /// Why a queue could not be read from it.
+    failed: Option<TouchError>,
+}
+
+impl<F: DiskFile> Folding<F> {
+    fn record(
+        &mut self,
+        states: &mut [State],
+        found: &zzq_wal::RecoveredRecord<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let lsn = Lsn::new(found.lsn.get());
+        if lsn != self.next {
+            let next = self.next;
+            return Err(format!("record {next} is gone, and no good image covers it").into());
+        }
+        self.next = lsn.next();
+        self.bytes += found.body.len() as u64;
+        let record = Record::decode(found.kind, found.body).map_err(boxed)?;
+        for state in states {
+            if let Err(error) = images::give_back(self.untouched_in.as_ref(), state, &record) {
+                let told = error.to_string();
+                self.failed = Some(error);
+                return Err(told.into());
+            }
+            fold(state, lsn, found.time_ms, &record, &mut self.wills);
+        }
+        Ok(())
+    }
 }
 
 fn fold(
@@ -221,12 +305,22 @@ fn start_error(path: &Path, error: &zzq_wal::OpenError) -> StartError {
     use zzq_wal::OpenError as E;
     let path = path.to_path_buf();
     match error {
+        E::Refused { reason, .. } if is_of_a_newer(&**reason) => StartError::Config(format!(
+            "--data-dir {}: {error}: use the program that wrote it, or a newer one",
+            path.display()
+        )),
         E::Damage(_) | E::Refused { .. } => StartError::Damaged { path, reason: error.to_string() },
         E::Options(_) | E::Version { .. } => {
             StartError::Config(format!("--data-dir {}: {error}", path.display()))
         }
         E::Disk { .. } => StartError::Store { path, reason: error.to_string() },
     }
+}
+
+/// Whether a record was refused because a newer program wrote it: then nothing is damaged.
+fn is_of_a_newer(reason: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    let reason = reason.downcast_ref();
+    matches!(reason, Some(RecordError::Kind(_) | RecordError::Version { .. }))
 }
 
 fn load_error(path: &Path, error: &LoadError) -> StartError {
@@ -241,15 +335,28 @@ fn load_error(path: &Path, error: &LoadError) -> StartError {
             StartError::Config(format!("--data-dir {}: {error}", path.display()))
         }
         LoadError::Shelf(S::Disk { .. } | S::Stopped) => StartError::Store { path, reason },
-        LoadError::Read(ReadError::Disk { error, .. }) if error.kind() != ErrorKind::NotFound => {
+        LoadError::Read(ReadError::Disk { error, .. })
+        | LoadError::Touch(TouchError::Read(ReadError::Disk { error, .. }))
+            if error.kind() != ErrorKind::NotFound =>
+        {
             StartError::Store { path, reason }
         }
-        LoadError::Read(_) | LoadError::State { .. } => StartError::Damaged { path, reason },
+        LoadError::Read(_) | LoadError::Touch(_) | LoadError::State { .. } => {
+            StartError::Damaged { path, reason }
+        }
     }
 }
 
 /// One line about what recovery found.
-fn tell(path: &Path, covered: Lsn, recovery: &Recovery, states: &[State]) {
+fn tell(
+    path: &Path,
+    covered: Lsn,
+    recovery: &Recovery,
+    states: &[State],
+    [image_took, log_took]: [Duration; 2],
+) {
+    let queued: usize = states.iter().map(State::queued).sum();
+    let ms = |took: Duration| u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     let sessions: usize = states.iter().map(State::session_count).sum();
     let retained: usize = states.iter().map(|state| state.retained().len()).sum();
     let is_torn = |segment: &&SegmentReport| !matches!(segment.end, End::Clean { .. });
@@ -263,27 +370,43 @@ fn tell(path: &Path, covered: Lsn, recovery: &Recovery, states: &[State]) {
         foreign = recovery.foreign.len(),
         renewed = recovery.renewed.as_ref().map_or(0, |renewed| renewed.groups),
         sessions,
+        queued,
         retained,
+        image_ms = ms(image_took),
+        log_ms = ms(log_took),
         "recovered"
     );
 }
 
-/// Routing is complete before the first listener is open.
+/// One full copy for each lane: routing is complete before the first listener is open.
+fn rebuild_indexes(states: &[State], seed: HashSeed) -> Vec<Index> {
+    thread::scope(|scope| {
+        let rebuild = || scope.spawn(|| rebuild_index(states, seed));
+        let threads: Vec<_> = states.iter().map(|_| rebuild()).collect();
+        let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        ended.map(|index| index.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
 fn rebuild_index(states: &[State], seed: HashSeed) -> Index {
     let mut index = Index::new(seed, CACHE_BYTES);
     for (lane, state) in (0_u16..).zip(states) {
         for session in state.sessions().filter(|session| !session.is_volatile()) {
             for (text, sub) in session.subscriptions().iter() {
-                let Ok(filter) = Filter::new(text) else { continue };
                 let subscriber = Subscriber {
                     session: session.number(),
                     lane,
                     flags: SessionFlags::PERSISTENT,
+                    since: 0,
                     sub: sub.number,
                     options: sub.options,
                     id: sub.id,
                 };
-                index.insert(filter, subscriber);
+                if session.replay(sub.number).is_some() {
+                    standing::stand(&mut index, text, subscriber, true);
+                } else if let Ok(filter) = Filter::new(text) {
+                    index.insert(filter, subscriber);
+                }
             }
         }
     }
@@ -296,12 +419,17 @@ pub(crate) fn spawn_driver<D: Disk>(
     last_ms: u64,
     mut clock: impl Clock + 'static,
 ) -> io::Result<DriverThread> {
-    let reading = clock.read();
-    let mut log_clock = LogClock::new(last_ms, reading.boot_ms, reading.wall_ms);
+    let mut log_clock = log_clock(last_ms, &mut clock);
     log.spawn_driver(move || {
         let reading = clock.read();
         log_clock.now(reading.boot_ms, reading.wall_ms)
     })
+}
+
+/// Log time of who drives a log, from the last record on.
+pub(crate) fn log_clock(last_ms: u64, clock: &mut impl Clock) -> LogClock {
+    let reading = clock.read();
+    LogClock::new(last_ms, reading.boot_ms, reading.wall_ms)
 }
 
 /// The first record of a start: durable before the first listener is open. It is applied by the

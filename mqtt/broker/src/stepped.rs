@@ -45,14 +45,16 @@ use zzq_lanes::driver::mem::{MemDriver, MemPeer};
 use zzq_lanes::{Lane, LaneWaker, Limits as LaneLimits, Millis, group};
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
-use zzq_wal::{Log, Options as LogOptions};
+use zzq_wal::{DriverSteps, Log, LogClock, Options as LogOptions, Recovery, Space};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Reading};
 use crate::fetch::{self, Library};
+use crate::hooks::Hooks;
 use crate::images::Images;
 use crate::metrics::{Counts, total};
 use crate::options::BrokerOptions;
-use crate::seeds::Seeds;
+use crate::replay::{self, Archive};
+use crate::seeds::{Seeds, Way};
 use crate::shared::Shared;
 use crate::shell::Shell;
 use crate::start::{self, StartError};
@@ -64,33 +66,60 @@ pub struct SteppedOptions {
     pub lanes: u16,
     /// The broker's options; what concerns files is not used.
     pub broker: BrokerOptions,
-    /// The log's.
-    pub log: LogOptions,
+    /// What its owner decides. Where their futures run is the owner's to say as well: without
+    /// [`Hooks::spawn`] they have no answer.
+    pub hooks: Hooks,
+    /// The log's; without them there is no log, and the disk is not used.
+    pub log: Option<LogOptions>,
     /// Seeds hashes and client identifiers that the broker makes.
     pub random: u64,
     /// What lanes take on.
     pub limits: LaneLimits,
+    /// At a start, queues of clients that are away stay in the image if their first entry there
+    /// has so many bytes.
+    pub leaves_from: usize,
 }
 
 impl SteppedOptions {
     /// One lane with the default options over such a log.
     pub fn new(log: LogOptions) -> Self {
         let limits = LaneLimits::default();
-        Self { lanes: 1, broker: BrokerOptions::default(), log, random: 0, limits }
+        let (broker, hooks) = (BrokerOptions::default(), Hooks::default());
+        let leaves_from = start::LEAVES_FROM;
+        Self { lanes: 1, broker, hooks, log: Some(log), random: 0, limits, leaves_from }
     }
 }
 
 /// A broker that does nothing by itself. It is killed by dropping it.
 pub struct Stepped<D: Disk, C> {
-    log: Log<D>,
-    images: Images<D>,
-    library: Library<D>,
+    store: Option<Store<D>>,
     shared: Arc<Shared>,
     lanes: Vec<Lane<Shell<D>, MemDriver>>,
     /// Lanes that have stopped and finished.
     ended: Vec<bool>,
     wakers: Vec<LaneWaker>,
     clock: C,
+}
+
+/// What is there with a log.
+struct Store<D: Disk> {
+    log: Log<D>,
+    /// Who leads it in place of the lanes, with its log time.
+    driver: Option<(DriverSteps<D>, LogClock)>,
+    images: Images<D>,
+    library: Library<D>,
+    archive: Archive<D>,
+    recovery: Recovery,
+    covered: Lsn,
+}
+
+impl<D: Disk> Store<D> {
+    fn drive(&mut self, now: Reading) -> bool {
+        self.driver.as_mut().is_some_and(|(steps, clock)| {
+            let log_ms = clock.now(now.boot_ms, now.wall_ms);
+            steps.step(log_ms)
+        })
+    }
 }
 
 impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
@@ -106,20 +135,43 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
         mut clock: C,
         wait: &mut dyn FnMut(&Log<D>) -> bool,
     ) -> Result<Self, StartError> {
-        let SteppedOptions { lanes, broker, log, random, limits } = options;
+        let SteppedOptions { lanes, broker, mut hooks, log, random, limits, leaves_from } = options;
+        // Nobody runs them: their questions are without an answer.
+        hooks.spawn.get_or_insert_with(|| Arc::new(drop));
         let path = Path::new("simulated");
         let seed = HashSeed(random, random.rotate_left(32));
-        let mut ground = start::open_log(disk, log, path, lanes, seed, &mut clock)?;
-        let opened = ground.log.take();
-        let Some(start::Opened { log, images, .. }) = opened else {
-            return Err(StartError::Config("there is no log".into()));
+        let course = start::Course { leaves_from, ..start::Course::new(lanes, seed) };
+        let mut ground = match log {
+            Some(log) => start::open_log(disk, log, path, &course, &mut clock)?,
+            None => start::empty(lanes, seed),
         };
-        let (fetcher, library) = fetch::library(images.past());
-        let shared = Arc::new(Shared::new(broker, lanes));
-        let way = Some((Arc::new(log.clone()), fetcher));
+        let (mut store, mut way) = (None, None);
+        if let Some(opened) = ground.log.take() {
+            let start::Opened { log, mut images, recovery, covered, .. } = opened;
+            images.retain(broker.retain_log);
+            images.look_after_space(broker.disk_limits);
+            let (fetcher, library) = fetch::library(images.past());
+            let (replayer, archive) = replay::archive(log.clone(), images.holds());
+            way = Some(Way { log: Arc::new(log.clone()), fetcher, replayer });
+            // Logs are short here: what was read once is found by its place wherever it can be.
+            let archive = archive.by_places().looking_ahead(broker.retain_log.is_on());
+            let driver = if broker.log_thread {
+                let steps = log.drive_by_steps().map_err(StartError::Lanes)?;
+                Some((steps, start::log_clock(ground.last_ms, &mut clock)))
+            } else {
+                None
+            };
+            store = Some(Store { log, driver, images, library, archive, recovery, covered });
+        }
+        let shared = Arc::new(Shared::new(broker, hooks, lanes));
         let mut seeds = Seeds::new(Arc::clone(&shared), ground, way, clock.clone(), random);
         let wakers: Vec<_> = (0..lanes).map(|_| LaneWaker::flag_only()).collect();
-        let mut wait = || wait(&log);
+        let mut time = clock.clone();
+        let mut wait = || {
+            let Some(store) = &mut store else { return true };
+            store.drive(time.read());
+            wait(&store.log)
+        };
         let mut made = Vec::new();
         for parts in group(&wakers, limits) {
             let waker = wakers[parts.lane().index()].clone();
@@ -127,7 +179,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
             made.push(Lane::new(parts, Shell::new(seed), MemDriver::default()));
         }
         let ended = vec![false; made.len()];
-        Ok(Self { log, images, library, shared, lanes: made, ended, wakers, clock })
+        Ok(Self { store, shared, lanes: made, ended, wakers, clock })
     }
 
     /// How many lanes there are.
@@ -162,15 +214,26 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
         }
     }
 
+    /// A step of the thread that leads the log, if there is one; true if it has more to do at once.
+    pub fn log_step(&mut self) -> bool {
+        let now = self.clock.read();
+        self.store.as_mut().is_some_and(|store| store.drive(now))
+    }
+
     /// A step of the log's helper; true if there was something to do.
     pub fn helper_step(&mut self) -> bool {
         let Millis(now) = self.now();
-        self.log.helper_step(now)
+        self.store.as_ref().is_some_and(|store| store.log.helper_step(now))
     }
 
     /// Reads back what one lane has asked for; false if none has.
     pub fn reader_step(&mut self) -> bool {
-        self.library.step()
+        self.store.as_mut().is_some_and(|store| store.library.step() || store.archive.step())
+    }
+
+    /// How many messages of history were read by their places, and not with all around them.
+    pub fn history_by_places(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.archive.picked())
     }
 
     /// Makes an image of what is committed and durable, as the thread of a broker does from time to
@@ -179,7 +242,30 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
     /// # Errors
     /// Why there is none; the ones before are as they were.
     pub fn image_step(&mut self) -> Result<Option<Lsn>, String> {
-        let made = self.images.make(self.shared.settled(), zzq_snapshot::at_full_speed());
+        let Some(store) = &mut self.store else { return Ok(None) };
+        let made = store.images.make(self.shared.settled(), zzq_snapshot::at_full_speed());
+        made.map(|made| made.map(|made| made.lsn)).map_err(|error| error.to_string())
+    }
+
+    /// Images are made of so many records at most from now on, in steps where there are more.
+    pub fn make_images_in_steps_of(&mut self, records: u64) {
+        if let Some(store) = &mut self.store {
+            store.images.in_steps_of(records);
+        }
+    }
+
+    /// Has as much kept free as images will need, as that thread does all the time, and makes an
+    /// image for the space that it brings where space is low; the last record that it covers,
+    /// `None` if it would bring nothing.
+    ///
+    /// # Errors
+    /// As [`Stepped::image_step`].
+    pub fn room_step(&mut self) -> Result<Option<Lsn>, String> {
+        let Some(store) = &mut self.store else { return Ok(None) };
+        if store.images.look_after_space(self.shared.options.disk_limits) < Space::Low {
+            return Ok(None);
+        }
+        let made = store.images.make_room(self.shared.settled(), zzq_snapshot::at_full_speed());
         made.map(|made| made.map(|made| made.lsn)).map_err(|error| error.to_string())
     }
 
@@ -209,9 +295,19 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
         self.ended.iter().all(|ended| *ended)
     }
 
-    /// The log.
-    pub fn log(&self) -> &Log<D> {
-        &self.log
+    /// The log, if there is one.
+    pub fn log(&self) -> Option<&Log<D>> {
+        self.store.as_ref().map(|store| &store.log)
+    }
+
+    /// What the start found in the log, and the last record that an image spared it; with a log.
+    pub fn recovery(&self) -> Option<(&Recovery, Lsn)> {
+        self.store.as_ref().map(|store| (&store.recovery, store.covered))
+    }
+
+    /// Whether its log takes nothing more.
+    pub fn is_read_only(&self) -> bool {
+        self.log().is_some_and(Log::is_read_only)
     }
 
     /// The part of the state that a lane owns.

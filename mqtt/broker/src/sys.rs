@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use zzq_types::rfc3339;
+
 use crate::load::Loads;
 use crate::metrics::{Counts, ImageCounts};
 
@@ -20,15 +22,55 @@ pub(crate) struct Status {
     pub(crate) store: Option<StoreStatus>,
 }
 
+/// Whether the log takes records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreState {
+    /// It does.
+    Writable,
+    /// It does, and the disk is getting full.
+    Low,
+    /// It takes what makes space, and what was accepted before.
+    Full,
+    /// It has failed.
+    ReadOnly,
+}
+
+impl StoreState {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Writable => "writable",
+            Self::Low => "low",
+            Self::Full => "full",
+            Self::ReadOnly => "read-only",
+        }
+    }
+}
+
+/// Where it is told.
+pub(crate) const STORE_STATE: &str = "$SYS/broker/store/state";
+
 /// The log at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreStatus {
     pub(crate) durable: u64,
     pub(crate) appended: u64,
-    pub(crate) writable: bool,
+    pub(crate) state: StoreState,
+    /// Bytes of the disk that are free.
+    pub(crate) free: u64,
     /// The first record that is still there.
     pub(crate) first: u64,
     pub(crate) images: ImageCounts,
+    pub(crate) segments: u64,
+    pub(crate) recent: Recent,
+}
+
+/// How the log has done since the values before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recent {
+    /// Records in a group, on average.
+    pub(crate) group_records: f64,
+    /// Milliseconds from hand-over to commit, on average.
+    pub(crate) commit_ms: f64,
 }
 
 /// Version topic, which never changes.
@@ -61,9 +103,26 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         ("publish/messages/received", counts.publishes_in),
         ("publish/messages/sent", counts.publishes_out),
         ("publish/messages/dropped", counts.dropped()),
+        ("publish/messages/dropped/slow-receiver", counts.dropped_slow),
+        ("publish/messages/dropped/too-large", counts.dropped_large),
+        ("publish/messages/dropped/queue-full", counts.dropped_full),
+        ("publish/messages/dropped/session-ended", counts.dropped_ended),
+        ("publish/messages/dropped/denied", counts.dropped_denied),
+        ("clients/ended/queue-full", counts.ended_full),
         ("publish/messages/expired", counts.expired),
         ("publish/messages/refused", counts.refused_quota),
+        ("publish/messages/refused/disk-full", counts.refused_space),
+        ("publish/messages/refused/topic", counts.refused_topics),
+        ("publish/messages/refused/payload", counts.refused_payloads),
+        ("publish/messages/refused/retained", counts.refused_retained),
         ("publish/messages/shed", counts.shed),
+        ("publish/bytes/held", counts.held_bytes),
+        ("publish/messages/denied", counts.denied_publishes),
+        ("subscriptions/refused", counts.refused_filters),
+        ("subscriptions/denied", counts.denied_filters),
+        ("hooks/unanswered", counts.unanswered),
+        ("hooks/events/lost", counts.events_lost),
+        ("clients/throttled", counts.throttled),
     ];
     for (name, value) in numbers {
         visit(&format!("$SYS/broker/{name}"), &value.to_string());
@@ -72,12 +131,18 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         visit(&format!("$SYS/broker/load/{name}"), &format!("{value:.2}"));
     });
     if let Some(store) = &status.store {
-        visit("$SYS/broker/store/state", if store.writable { "writable" } else { "read-only" });
+        visit(STORE_STATE, store.state.as_str());
         visit("$SYS/broker/store/offset/durable", &store.durable.to_string());
         visit("$SYS/broker/store/offset/appended", &store.appended.to_string());
-        let ImageCounts { made, failed, bytes, offset } = store.images;
+        let ImageCounts { made, failed, bytes, offset, oldest_ms, log_bytes, age_s } = store.images;
         let numbers = [
             ("offset/first", store.first),
+            ("bytes", log_bytes),
+            ("disk/free", store.free),
+            ("offset/lag", store.appended.saturating_sub(store.durable)),
+            ("segments/count", store.segments),
+            ("groups/count", counts.groups),
+            ("acknowledgements/held", counts.held_answers),
             ("records", counts.records),
             ("snapshot/offset", offset),
             ("snapshot/bytes", bytes),
@@ -86,6 +151,15 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         ];
         for (name, value) in numbers {
             visit(&format!("$SYS/broker/store/{name}"), &value.to_string());
+        }
+        let Recent { group_records, commit_ms } = store.recent;
+        visit("$SYS/broker/store/groups/records", &format!("{group_records:.2}"));
+        visit("$SYS/broker/store/commit/milliseconds", &format!("{commit_ms:.2}"));
+        if let Some(age_s) = age_s {
+            visit("$SYS/broker/store/snapshot/age", &format!("{age_s} seconds"));
+        }
+        if oldest_ms > 0 {
+            visit("$SYS/broker/store/offset/first/time", &rfc3339(oldest_ms));
         }
     }
 }
@@ -98,8 +172,18 @@ mod tests {
 
     #[test]
     fn all_topics_are_names_below_sys_and_stand_once() {
-        let images = ImageCounts::default();
-        let store = StoreStatus { durable: 7, appended: 9, writable: true, first: 1, images };
+        let images = ImageCounts { oldest_ms: 1, age_s: Some(5), ..ImageCounts::default() };
+        let recent = Recent { group_records: 2.5, commit_ms: 0.25 };
+        let store = StoreStatus {
+            durable: 7,
+            appended: 9,
+            state: StoreState::Low,
+            free: 5,
+            first: 1,
+            images,
+            segments: 3,
+            recent,
+        };
         let status = Status {
             uptime: Duration::from_secs(61),
             counts: Counts::default(),
@@ -114,6 +198,20 @@ mod tests {
             seen.push((topic.to_owned(), value.to_owned()));
         });
         assert!(seen.contains(&("$SYS/broker/uptime".into(), "61 seconds".into())));
+        let oldest = "$SYS/broker/store/offset/first/time";
+        assert!(seen.contains(&(oldest.into(), "1970-01-01T00:00:00.001Z".into())));
+        for (name, value) in [
+            ("state", "low"),
+            ("disk/free", "5"),
+            ("offset/lag", "2"),
+            ("segments/count", "3"),
+            ("groups/records", "2.50"),
+            ("commit/milliseconds", "0.25"),
+            ("snapshot/age", "5 seconds"),
+        ] {
+            let topic = format!("$SYS/broker/store/{name}");
+            assert!(seen.contains(&(topic, value.into())), "{name}");
+        }
         let load = "$SYS/broker/load/messages/received/1min";
         assert!(seen.contains(&(load.into(), "0.00".into())));
         assert!(seen.contains(&("$SYS/broker/store/offset/durable".into(), "7".into())));

@@ -28,8 +28,13 @@ impl Witness {
 
     #[track_caller]
     fn is_served(&mut self) {
+        self.is_served_with("");
+    }
+
+    #[track_caller]
+    fn is_served_with(&mut self, filling: &str) {
         self.count += 1;
-        let payload = self.count.to_string();
+        let payload = format!("{} {filling}", self.count);
         self.client.say("witness", &payload, 1);
         self.client.expect("witness", &payload);
     }
@@ -290,6 +295,10 @@ fn at_the_limit_of_open_files_those_inside_are_served_and_the_broker_is_at_rest(
         std::thread::sleep(Duration::from_secs(1));
         let busy = broker.processor_time().saturating_sub(before);
         assert!(busy < Duration::from_millis(500), "busy for {busy:?} of a second");
+        // More than the first segments of the log hold: the files that follow can be made.
+        for _ in 0..20 {
+            witness.is_served_with(&"x".repeat(500_000));
+        }
         witness.is_served();
         // Half of them leave: there is room for those that wait.
         waiting.truncate(50);

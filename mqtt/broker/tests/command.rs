@@ -132,16 +132,43 @@ fn a_clean_stop_ends_with_0_on_both_signals() {
 
 #[test]
 fn an_open_endpoint_is_warned_about_and_one_of_this_machine_is_not() {
-    let open = on_disk_at("tcp://0.0.0.0:0");
+    let open = says(Command::new(COMMAND).args(["--bind", "tcp://0.0.0.0:0"]));
     assert!(open.contains("without authentication") && open.contains("--bind"), "{open}");
-    let own = on_disk_at("tcp://127.0.0.1:0");
+    let own = says(Command::new(COMMAND).args(["--bind", "tcp://127.0.0.1:0"]));
     assert!(!own.contains("without authentication"), "{own}");
 }
 
-/// What a broker says on stderr that listens here until it is stopped.
-fn on_disk_at(endpoint: &str) -> String {
-    let mut child = Command::new(COMMAND)
-        .args(["--bind", endpoint])
+/// A broker under limits of open files as a shell sets them; what it says.
+fn limited(limits: &str) -> String {
+    let script = format!("{limits}; exec \"$0\" --bind tcp://127.0.0.1:0 --max-connections 300");
+    says(Command::new("sh").args(["-c", &script, COMMAND]))
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_raised_and_one_that_cannot_be_is_warned_about() {
+    let raised = limited("ulimit -Sn 100; ulimit -Hn 400");
+    assert!(!raised.contains("--max-connections"), "{raised}");
+    let low = limited("ulimit -n 200");
+    assert!(low.contains("--max-connections") && low.contains("files=200"), "{low}");
+}
+
+#[test]
+fn a_service_manager_hears_when_it_serves_and_when_it_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    says(Command::new(COMMAND).args(["--bind", "tcp://127.0.0.1:0"]).env("NOTIFY_SOCKET", &path));
+    let mut buffer = [0; 100];
+    for word in ["READY=1", "STOPPING=1"] {
+        let len = socket.recv(&mut buffer).unwrap();
+        let heard = std::str::from_utf8(&buffer[..len]).unwrap();
+        assert!(heard.lines().any(|line| line == word), "{heard}");
+    }
+}
+
+/// What a broker says on stderr until it listens and is stopped.
+fn says(command: &mut Command) -> String {
+    let mut child = command
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()

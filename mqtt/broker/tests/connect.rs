@@ -658,3 +658,19 @@ fn a_connect_of_the_largest_strings_is_accepted() {
         Accepted::decode(&client.expect_packet(), V5);
     });
 }
+
+#[test]
+fn who_asks_is_told_where_to_expect_responses() {
+    //= MQTT5-3.1.2-28
+    let broker = Broker::start(false, &["--response-information", "response/%c"]);
+    for (id, asks, told) in [
+        ("c", "19 01", Some("response/c")),
+        ("c", "19 00", None),
+        ("c", "", None),
+        ("c/+", "19 01", None),
+    ] {
+        let (_, accepted) = Connect::new(V5, id).properties(asks).open(&broker);
+        let told: Vec<&[u8]> = told.into_iter().map(str::as_bytes).collect();
+        assert_eq!(accepted.all(0x1A), told, "{id} {asks}");
+    }
+}

@@ -1,9 +1,10 @@
 //! Images: what they cover is there after every end, and the log before them goes.
 
-#![allow(clippy::expect_used, reason = "helpers of tests panic as tests do")]
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests panic as tests do")]
 
 mod support;
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,18 @@ use Version::{V4, V5};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Broker, Client, Connect, PATIENCE, Publish, Version, on_disk};
 
-/// Files of the data directory with this ending, by name, and their sizes.
+/// Files of the data directory with this ending, by name, and their sizes. The broker may rename
+/// or remove what has been listed before its size is asked for: then it is not there.
 fn files(broker: &Broker, ending: &str) -> Vec<(PathBuf, u64)> {
     let folder = std::fs::read_dir(broker.data()).expect("a folder");
     let mut files: Vec<_> = folder
         .map(|entry| entry.expect("an entry"))
         .filter(|entry| entry.path().extension().is_some_and(|found| found == ending))
-        .map(|entry| (entry.path(), entry.metadata().expect("a file").len()))
+        .filter_map(|entry| match entry.metadata() {
+            Ok(facts) => Some((entry.path(), facts.len())),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => panic!("{}: {error}", entry.path().display()),
+        })
         .collect();
     files.sort();
     files
@@ -153,6 +159,66 @@ fn the_log_before_images_goes() {
 }
 
 #[test]
+fn history_is_kept_as_far_as_it_is_asked_for() {
+    let args = ["--segment-size=1MiB", "--snapshot-every=1GiB"];
+    let start = |retain| Broker::start(true, &[args[0], args[1], retain, "--sys-interval=100ms"]);
+    let broker = start("--retain-log=16MiB");
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    publisher.retain("kept", "retained", 1);
+    pass_time(&broker, 4);
+    assert!(log_bytes(&broker) > 12_000_000, "nothing needs the four rounds of 3 MB, but it stays");
+    assert_eq!(files(&broker, "cold").len(), 0, "what stays anyway is not copied");
+    pass_time(&broker, 5);
+    until("nine rounds of 3 MB are let go but for 16 MiB", || log_bytes(&broker) < 22_000_000);
+    assert!(log_bytes(&broker) > 15_000_000);
+    assert!(!files(&broker, "cold").is_empty(), "what is retained outlives it");
+
+    let mut watcher = Client::connect(&broker, V5, "watcher");
+    watcher.subscribe("$SYS/broker/store/offset/first/time", 0);
+    let time = watcher.expect_message();
+    let time = time.payload_text();
+    assert!(time.starts_with("20") && time.ends_with('Z') && time.len() == 24, "{time}");
+
+    let broker = start("--retain-log=16MiB,0s");
+    pass_time(&broker, 5);
+    until("what is too old goes, whatever its size", || log_bytes(&broker) < 12_000_000);
+}
+
+/// What a subscription took of the past is owed, and outlives the log that it was read from. What
+/// it has not taken does not.
+#[test]
+fn history_that_was_taken_outlives_its_segment() {
+    let mut broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=1GiB"]);
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    for n in 0..100 {
+        publisher.say("past", &n.to_string(), 1);
+    }
+    // It takes two at a time, and is given four: the window, and as much again; sixteen at least.
+    let reader = Connect::persistent(V5, "reader").properties("21 00 02");
+    let (mut client, _) = reader.open(&broker);
+    client.subscribe("$replay/all/past", 1);
+    client.expect("past", "0");
+    client.disconnect();
+    pass_time(&broker, 5);
+    until("the log goes all the same", || log_bytes(&broker) < 12_000_000);
+    broker.crash();
+    let (mut client, accepted) = reader.open(&broker);
+    assert!(accepted.session_present);
+    // The acknowledgement of the first may have gone with the connection.
+    let first = client.expect_message();
+    client.acknowledge(&first);
+    let from = first.payload_text().parse::<u32>().expect("a number") + 1;
+    assert!(from <= 2);
+    for n in from..16 {
+        client.expect("past", &n.to_string());
+    }
+    client.ping_without_messages();
+    publisher = Client::connect(&broker, V5, "publisher");
+    publisher.say("past", "live", 1);
+    client.expect("past", "live");
+}
+
+#[test]
 fn what_waits_or_is_retained_outlives_its_segment() {
     let mut broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=1GiB"]);
     let away = Connect::persistent(V5, "away");
@@ -217,6 +283,25 @@ fn what_waits_or_is_retained_outlives_its_segment() {
     reader.ping_without_messages();
 }
 
+/// What an image of long ago needs must not be found under the number of another file.
+#[test]
+fn the_number_of_a_cold_file_that_is_gone_is_not_used_again() {
+    let mut broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=1GiB"]);
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        Client::connect(&broker, V5, "publisher").retain("kept", "x", 1);
+        pass_time(&broker, 3);
+        let cold = files(&broker, "cold");
+        assert_eq!(cold.len(), 1, "what is retained has moved");
+        names.push(cold[0].0.clone());
+        Client::connect(&broker, V5, "publisher").retain("kept", "", 1);
+        pass_time(&broker, 3);
+        assert!(files(&broker, "cold").is_empty(), "it is dead");
+        broker.crash();
+    }
+    assert!(names[0] < names[1], "{names:?}");
+}
+
 #[test]
 fn an_image_is_made_when_the_log_has_grown() {
     let broker = Broker::start(true, &["--snapshot-every=200KiB", "--segment-size=1MiB"]);
@@ -233,6 +318,27 @@ fn an_image_is_made_when_the_log_has_grown() {
 
 #[test]
 fn a_damaged_image_is_passed_over_and_named() {
+    passed_over(|image| {
+        let len = usize::try_from(std::fs::metadata(image).expect("a file").len());
+        damage(image, 5000.min(len.unwrap_or(0) - 1));
+    });
+}
+
+/// As a power cut leaves files that were not synced.
+#[test]
+fn an_image_of_zeros_is_passed_over_and_named() {
+    //= W01
+    passed_over(|image| {
+        let len = std::fs::metadata(image).expect("a file").len();
+        let file = std::fs::File::create(image).expect("a file");
+        file.set_len(len).expect("a sparse file");
+    });
+    passed_over(|image| std::fs::write(image, [0; 400]).expect("a file"));
+    passed_over(|image| std::fs::write(image, []).expect("a file"));
+}
+
+/// The newest image is ruined: a broker starts from the one before.
+fn passed_over(ruin: impl Fn(&PathBuf)) {
     let mut broker = on_disk();
     let mut publisher = Client::connect(&broker, V4, "publisher");
     for n in 0..2 {
@@ -243,7 +349,7 @@ fn a_damaged_image_is_passed_over_and_named() {
     drop(publisher);
     broker.kill();
     let images = files(&broker, "image");
-    damage(&images[1].0, 5000.min(usize::try_from(images[1].1).unwrap_or(0) - 1));
+    ruin(&images[1].0);
     broker.start_again();
     let name = images[1].0.file_name().and_then(|name| name.to_str()).expect("a name");
     let log = broker.log();
@@ -270,6 +376,77 @@ fn snapshot_of_more(broker: &mut Broker) {
         reader.expect_message();
     }
     assert!(!broker.log().rsplit("recovered").next().expect("the end").contains("not a good"));
+}
+
+/// The newest image needs a cold file for what the one before still finds in the log, or in another
+/// cold file: whichever of them a start takes, all of it is there.
+#[test]
+fn the_image_before_finds_what_the_newest_has_moved() {
+    let mut broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=1GiB"]);
+    let away = Connect::persistent(V5, "away");
+    let (mut client, _) = away.open(&broker);
+    client.subscribe("queue", 1);
+    client.disconnect();
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    for n in 0..100 {
+        publisher.retain(&format!("kept/{n}"), "retained", 1);
+    }
+    for n in 0..20 {
+        publisher.say("queue", &n.to_string(), 1);
+    }
+    // From the log to a cold file.
+    until_moved(&broker);
+    start_from_the_image_before(&mut broker);
+    expect_retained(&broker, 100);
+    // From that one, most of which is dead, to another.
+    until_moved(&broker);
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    for n in 10..100 {
+        publisher.retain(&format!("kept/{n}"), "", 1);
+    }
+    until_moved(&broker);
+    start_from_the_image_before(&mut broker);
+    expect_retained(&broker, 10);
+    let (mut client, accepted) = away.open(&broker);
+    assert!(accepted.session_present);
+    for n in 0..20 {
+        client.expect("queue", &n.to_string());
+    }
+    client.ping_without_messages();
+}
+
+/// Rounds, until there is a cold file that was not there.
+fn until_moved(broker: &Broker) {
+    let cold = || files(broker, "cold").into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    let before = cold();
+    for _ in 0..6 {
+        pass_time(broker, 1);
+        if cold().iter().any(|path| !before.contains(path)) {
+            return;
+        }
+    }
+    panic!("nothing has moved from {before:?}");
+}
+
+/// A start with the newest image damaged.
+fn start_from_the_image_before(broker: &mut Broker) {
+    let fell_back =
+        |broker: &Broker| broker.log().matches("starting from the image before").count();
+    let before = fell_back(broker);
+    broker.kill();
+    let (newest, _) = files(broker, "image").pop().expect("an image");
+    damage(&newest, 4096 + 50);
+    broker.start_again();
+    assert!(fell_back(broker) > before, "{}", broker.log());
+}
+
+fn expect_retained(broker: &Broker, count: usize) {
+    let mut reader = Client::connect(broker, V5, "reader");
+    reader.subscribe("kept/#", 1);
+    for _ in 0..count {
+        assert_eq!(reader.expect_message().payload_text(), "retained");
+    }
+    reader.ping_without_messages();
 }
 
 #[test]

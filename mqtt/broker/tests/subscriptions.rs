@@ -511,3 +511,24 @@ fn ten_thousand_subscriptions_of_one_client() {
         }
     });
 }
+
+/// Bit 0x80 of the protocol level, as mosquitto's bridges set it.
+#[test]
+fn a_bridge_gets_back_nothing_that_it_brought_and_retained_messages_as_such() {
+    in_both_modes(|broker| {
+        for version in [V3, V4] {
+            let mut connect = Connect::new(version, "bridge").encode();
+            let level = if version == V3 { 10 } else { 8 };
+            connect[level] |= 0x80;
+            let mut bridge = Client::open(broker, version);
+            bridge.send(&connect);
+            bridge.expect_hex("20 02 00 00");
+            bridge.subscribe("a/#", 1);
+            bridge.say("a/own", "brought", 1);
+            let mut other = Client::connect(broker, version, "other");
+            other.retain("a/other", "retained", 1);
+            assert!(bridge.expect("a/other", "retained").retain);
+            other.retain("a/other", "", 1);
+        }
+    });
+}

@@ -17,6 +17,11 @@ fn wait_for(client: &mut Client, topic: &str, wanted: impl Fn(&str) -> bool) -> 
     }
 }
 
+/// A number that has moved.
+fn counted(value: &str) -> bool {
+    value.parse::<f64>().is_ok_and(|value| value > 0.0)
+}
+
 #[test]
 fn tools_find_mosquittos_names_and_their_values_move() {
     let broker = Broker::start(true, &["--sys-interval", "50ms"]);
@@ -24,7 +29,6 @@ fn tools_find_mosquittos_names_and_their_values_move() {
     watcher.subscribe("$SYS/broker/#", 0);
     let mut publisher = Client::connect(&broker, V5, "publisher");
     publisher.say("t", "one", 1);
-    let counted = |value: &str| value.parse::<f64>().is_ok_and(|value| value > 0.0);
     for topic in ["load/publish/received/1min", "load/messages/sent/15min", "load/connections/5min"]
     {
         wait_for(&mut watcher, &format!("$SYS/broker/{topic}"), counted);
@@ -33,6 +37,14 @@ fn tools_find_mosquittos_names_and_their_values_move() {
     wait_for(&mut watcher, "$SYS/broker/clients/maximum", most);
     wait_for(&mut watcher, "$SYS/broker/publish/messages/received", |value| value == "1");
     wait_for(&mut watcher, "$SYS/broker/store/state", |value| value == "writable");
+    for (topic, wanted) in [
+        ("groups/count", counted as fn(&str) -> bool),
+        ("segments/count", counted),
+        ("offset/lag", |value| value == "0"),
+        ("acknowledgements/held", |value| value == "0"),
+    ] {
+        wait_for(&mut watcher, &format!("$SYS/broker/store/{topic}"), wanted);
+    }
     publisher.disconnect();
     wait_for(&mut watcher, "$SYS/broker/clients/connected", |value| value == "1");
     wait_for(&mut watcher, "$SYS/broker/clients/maximum", most);

@@ -9,9 +9,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use zzq_types::Lsn;
+use zzq_wal::Space;
 use zzq_wal::disk::Disk;
 
+use super::Pauses;
 use super::make::{Images, Made, MakeError};
+use crate::options::BrokerOptions;
+use crate::seldom::Seldom;
 use crate::shared::Shared;
 
 /// Bytes read and written in a second, together.
@@ -20,8 +25,9 @@ const BYTES_PER_SECOND: f64 = 128.0 * 1024.0 * 1024.0;
 /// Who is ahead by less than this does not sleep.
 const SLEEP_MIN: Duration = Duration::from_millis(2);
 
-/// How often it looks whether an image is due.
+/// How often it looks whether an image is due; where space is low.
 const LOOK: Duration = Duration::from_secs(1);
+const LOOK_LOW: Duration = Duration::from_millis(100);
 
 /// After a failure the next attempt waits so long, unless somebody asks.
 const RETRY: Duration = Duration::from_mins(1);
@@ -79,9 +85,9 @@ impl Bell {
     }
 
     /// Waits until it is time to look; whether somebody has asked, `Break` to stop.
-    fn wait(&self) -> ControlFlow<(), bool> {
+    fn wait(&self, look: Duration) -> ControlFlow<(), bool> {
         let waits = |asked: &mut Asked| !asked.stop && !asked.image;
-        let waited = self.rung.wait_timeout_while(self.lock(), LOOK, waits);
+        let waited = self.rung.wait_timeout_while(self.lock(), look, waits);
         let (mut asked, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if asked.stop {
             return ControlFlow::Break(());
@@ -97,37 +103,131 @@ impl Bell {
     }
 }
 
-fn run<D: Disk>(mut images: Images<D>, shared: &Shared, bell: &Bell) {
+fn run<D: Disk>(images: Images<D>, shared: &Shared, bell: &Bell) {
     if let Some(image) = images.newest() {
         shared.images.newest(image.heading().lsn.get(), image.size());
     }
-    let mut not_before = Instant::now();
-    while let ControlFlow::Continue(asked) = bell.wait() {
-        let is_due = Instant::now() >= not_before && images.is_due(shared.options.snapshot_every);
-        if !asked && !is_due {
+    let now = Instant::now();
+    let (not_before, room_not_before) = (now, now);
+    let pauses = Pauses::default();
+    let (held, told) = (None, Seldom::default());
+    let mut work = Work { images, shared, bell, held, not_before, room_not_before, pauses, told };
+    let mut look = LOOK;
+    work.look_at_log();
+    while let ControlFlow::Continue(asked) = bell.wait(look) {
+        work.look_at_log();
+        let space = work.images.look_after_space(shared.options.disk_limits);
+        look = if space >= Space::Low { LOOK_LOW } else { LOOK };
+        let made = if asked || work.is_due() {
+            work.make()
+        } else if space >= Space::Low && Instant::now() >= work.room_not_before {
+            work.make_room(space)
+        } else {
             continue;
-        }
-        let began = Instant::now();
-        let limit = Limit { began, bytes: Cell::new(0.0), bell };
-        match images.make(shared.settled(), &|bytes| limit.count(bytes)) {
-            Ok(Some(made)) => tell(shared, &made, began.elapsed()),
-            Ok(None) => tracing::info!("nothing has happened since the newest image"),
-            Err(MakeError::Stopped) => break,
-            Err(error) => {
-                not_before = Instant::now() + RETRY;
-                shared.images.failed();
-                tracing::error!(%error, full = error.is_full(), "no image was made");
-            }
+        };
+        if made.is_break() {
+            break;
         }
     }
 }
 
-fn tell(shared: &Shared, made: &Made, took: Duration) {
+/// What the thread does, and when next.
+struct Work<'w, D: Disk> {
+    images: Images<D>,
+    shared: &'w Shared,
+    bell: &'w Bell,
+    /// The oldest record of the log and its time.
+    held: Option<(Lsn, u64)>,
+    not_before: Instant,
+    room_not_before: Instant,
+    pauses: Pauses,
+    /// Of failures.
+    told: Seldom,
+}
+
+impl<D: Disk> Work<'_, D> {
+    fn is_due(&self) -> bool {
+        let BrokerOptions { snapshot_every, recovery_budget, .. } = self.shared.options;
+        Instant::now() >= self.not_before && self.images.is_due(snapshot_every, recovery_budget)
+    }
+
+    /// An image that is due, or that somebody has asked for; `Break`: the thread is to stop.
+    fn make(&mut self) -> ControlFlow<()> {
+        let (limit, settled) = (Limit::new(self.bell), self.shared.settled());
+        match self.images.make(settled, &|bytes| limit.count(bytes)) {
+            Ok(Some(made)) => tell(self.shared, &made, limit.began.elapsed()),
+            Ok(None) => tracing::info!("nothing has happened since the newest image"),
+            Err(error) => return self.failed(&error),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// One for the space that it brings.
+    fn make_room(&mut self, space: Space) -> ControlFlow<()> {
+        let (limit, settled) = (Limit::new(self.bell), self.shared.settled());
+        let before = self.images.free_bytes();
+        let mut goes_on = ControlFlow::Continue(());
+        match self.images.make_room(settled, &|bytes| limit.count(bytes)) {
+            Ok(Some(made)) => {
+                note(self.shared, &made);
+                tracing::debug!(image = made.number, offset = made.lsn.get(), "made for space");
+            }
+            // The next look is soon enough.
+            Ok(None) => return goes_on,
+            Err(error) => goes_on = self.failed(&error),
+        }
+        // What is trimmed is free a moment later: then it counts for the next one.
+        let has_helped = self.images.free_bytes() > before;
+        let pause = self.pauses.next(limit.began.elapsed(), has_helped, space);
+        self.room_not_before = Instant::now() + pause;
+        goes_on
+    }
+
+    fn failed(&mut self, error: &MakeError) -> ControlFlow<()> {
+        if matches!(error, MakeError::Stopped) {
+            return ControlFlow::Break(());
+        }
+        self.not_before = Instant::now() + RETRY;
+        if error.is_made() {
+            if let Some(image) = self.images.newest() {
+                self.shared.images.newest(image.heading().lsn.get(), image.size());
+            }
+            self.shared.images.made();
+            tracing::error!(%error, "an image was made; what it replaces could not be removed");
+        } else {
+            self.shared.images.failed();
+            let now = u64::try_from(self.shared.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            if let Some(untold) = self.told.tell(now) {
+                tracing::error!(%error, full = error.is_full(), untold, "no image was made");
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Tells what the log holds, and the time of its oldest record, which is read when it is
+    /// another.
+    fn look_at_log(&mut self) {
+        let first = self.images.first_kept();
+        if first != self.held.map(|(first, _)| first) {
+            // Who cannot read it hears that from whoever needs it.
+            self.held = self.images.oldest().ok().flatten();
+        }
+        let oldest_ms = self.held.map_or(0, |(_, time_ms)| time_ms);
+        self.shared.images.holds(oldest_ms, self.images.log_bytes());
+    }
+}
+
+/// Notes it where others see it.
+fn note(shared: &Shared, made: &Made) {
     shared.images.newest(made.lsn.get(), made.bytes);
     shared.images.made();
     if made.gone > 0 {
         tracing::error!(records = made.gone, "messages are owed whose records are nowhere");
     }
+}
+
+fn tell(shared: &Shared, made: &Made, took: Duration) {
+    note(shared, made);
     tracing::info!(
         image = made.number,
         offset = made.lsn.get(),
@@ -149,7 +249,11 @@ struct Limit<'b> {
     bell: &'b Bell,
 }
 
-impl Limit<'_> {
+impl<'b> Limit<'b> {
+    fn new(bell: &'b Bell) -> Self {
+        Self { began: Instant::now(), bytes: Cell::new(0.0), bell }
+    }
+
     fn count(&self, bytes: usize) -> ControlFlow<()> {
         #[expect(clippy::cast_precision_loss, reason = "a rate is no exact number")]
         let bytes = self.bytes.get() + bytes as f64;

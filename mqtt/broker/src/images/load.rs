@@ -4,17 +4,18 @@ use std::io::ErrorKind;
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
-use zzq_engine::image::{ImageError, Loader};
+use zzq_engine::image::ImageError;
 use zzq_engine::{Session, State};
 use zzq_snapshot::{
-    ColdShelf, Mark, NeededKind, ReadError, Shelf, ShelfError, Volume, at_full_speed,
+    ColdShelf, Listing, Mark, NeededKind, Pace, ReadError, Shelf, ShelfError, Volume,
 };
 use zzq_types::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};
 use zzq_wal::format::meta::Facts;
 use zzq_wal::{OpenError, read_facts};
 
-use super::{CONTENTS, Past, section_of};
+use super::fill::{Target, fill};
+use super::{CONTENTS, Past, TouchError};
 use crate::shell::HeldWill;
 
 /// Why no state comes of an image.
@@ -37,6 +38,9 @@ pub(crate) enum LoadError {
         /// The version.
         found: u32,
     },
+    /// A queue that was left in it could not be read.
+    #[error(transparent)]
+    Touch(#[from] TouchError),
     /// Its bytes are what was written, and are no state.
     #[error("{file} holds no state: {reason}")]
     State {
@@ -58,31 +62,37 @@ pub(crate) struct Loaded<F> {
     pub(crate) known: Lsn,
 }
 
-/// Reads the newest good image of the log on `disk` into these empty states. What is wrong with
-/// others is told.
+/// Reads the newest good image of the log on `disk` into the states of lanes. What is wrong with
+/// others is told. `pace` hears of the bytes that are read.
 pub(crate) fn load<D: Disk>(
     disk: &D,
-    mut states: Vec<State>,
+    target: Target,
+    pace: Pace<'_>,
 ) -> Result<Loaded<D::File>, LoadError> {
     let facts = facts(disk)?;
     let mark = facts.as_ref().filter(|facts| facts.snapshot_number > 0);
     let mark = mark.map(|facts| Mark { number: facts.snapshot_number, lsn: facts.snapshot });
-    let identity = facts.map(|facts| facts.identity).unwrap_or_default();
-    let (mut shelf, mut verdicts) = Shelf::open(disk, &identity, mark, at_full_speed())?;
-    verdicts.extend(shelf.set_aside(disk)?);
+    let identity = facts.as_ref().map(|facts| facts.identity).unwrap_or_default();
+    let failed = |error| ShelfError::Disk { step: "listing the directory", error };
+    let there = Listing::read(disk).map_err(failed)?;
+    let (shelf, verdicts) = Shelf::open(disk, &there, &identity, mark, pace)?;
     for verdict in &verdicts {
         tracing::error!(image = verdict.file, "not a good image: {verdict}");
     }
+    let used = facts.as_ref().and_then(Facts::cold_files);
     let cold = shelf.needs().filter(|need| need.kind == NeededKind::Cold);
-    let cold = ColdShelf::open(disk, cold.map(|need| need.number).collect())?;
-    let mut covered = Lsn::ZERO;
+    let cold = cold.map(|need| need.number).collect();
+    let cold = ColdShelf::open(disk, &there, cold, used.map_or(0, |range| range.last))?;
+    let (mut covered, mut states) = (Lsn::ZERO, None);
     if let Some(image) = shelf.newest() {
         if !verdicts.is_empty() {
             tracing::warn!(image = image.name(), "starting from the image before");
         }
         covered = Lsn::new(image.heading().lsn.get());
-        states = read(image, &states)?;
+        states = Some(read(image, target, pace)?);
     }
+    let empty = || crate::start::shards(target.lanes).map(State::new).collect();
+    let states = states.unwrap_or_else(empty);
     let known = mark.map_or(covered, |mark| covered.max(Lsn::new(mark.lsn.get())));
     Ok(Loaded { shelf, cold, states, covered, known })
 }
@@ -97,24 +107,16 @@ fn facts<D: Disk>(disk: &D) -> Result<Option<Facts>, LoadError> {
     }
 }
 
-fn read<F: DiskFile>(image: &Volume<F>, states: &[State]) -> Result<Vec<State>, LoadError> {
-    let file = || image.name().to_owned();
+fn read<F: DiskFile>(
+    image: &Volume<F>,
+    target: Target,
+    pace: Pace<'_>,
+) -> Result<Vec<State>, LoadError> {
     let found = image.heading().contents;
     if found != CONTENTS {
-        return Err(LoadError::Contents { file: file(), found });
+        return Err(LoadError::Contents { file: image.name().to_owned(), found });
     }
-    let failed = |reason| LoadError::State { file: file(), reason };
-    let mut loaders: Vec<_> = states.iter().map(|state| Loader::new(state.shard())).collect();
-    let mut entries = image.entries(|_| true, at_full_speed());
-    while let Some(entry) = entries.next_entry()? {
-        let Some(section) = section_of(entry.section) else {
-            return Err(LoadError::Contents { file: file(), found });
-        };
-        for loader in &mut loaders {
-            loader.entry(section, entry.key, entry.value).map_err(failed)?;
-        }
-    }
-    loaders.into_iter().map(|loader| loader.finish().map_err(failed)).collect()
+    fill(image, target, pace)
 }
 
 /// Reads back the messages of wills that were set before what was folded.
@@ -127,31 +129,39 @@ pub(crate) fn read_wills<D: Disk>(
         let of_sessions = state.sessions().filter_map(Session::will).map(|will| will.lsn);
         of_sessions.chain(state.detached_wills().map(|(_, lsn, _)| lsn))
     });
-    for lsn in held {
-        if wills.contains_key(&lsn) {
-            continue;
-        }
-        let mut will = None;
-        past.read(&[lsn], |_, _, record| {
-            will = HeldWill::of(record);
-            Ok(())
-        })?;
-        let will = will.ok_or_else(|| format!("record {lsn} holds no will"))?;
+    let mut lsns: Vec<Lsn> = held.filter(|lsn| !wills.contains_key(lsn)).collect();
+    lsns.sort_unstable();
+    past.read(&lsns, |lsn, _, record| {
+        let will = HeldWill::of(record).ok_or_else(|| format!("record {lsn} holds no will"))?;
         wills.insert(lsn, will);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use zzq_engine::Shard;
+    use zzq_snapshot::{Heading, Kind, at_full_speed};
     use zzq_wal::sim_disk::{Fault, Op, SimDisk};
     use zzq_wal::{Log, Options};
 
     use super::*;
 
     fn load_from(disk: &SimDisk) -> Result<Loaded<<SimDisk as Disk>::File>, LoadError> {
-        load(disk, vec![State::new(Shard::WHOLE)])
+        load(disk, Target { lanes: 1, leaves_from: 0 }, at_full_speed())
+    }
+
+    #[test]
+    fn entries_of_a_newer_program_are_refused_with_both_versions() {
+        let disk = SimDisk::new();
+        let options = Options::from_os().unwrap();
+        let (log, _) = Log::open(disk.clone(), options, 1, &mut |_| Ok(())).unwrap();
+        let (there, identity) = (Listing::default(), log.facts().identity);
+        let (mut shelf, _) = Shelf::open(&disk, &there, &identity, None, at_full_speed()).unwrap();
+        let heading = Heading { contents: 2, ..Heading::new(Kind::Image, identity) };
+        shelf.begin(&disk, heading, at_full_speed()).unwrap().finish().unwrap();
+        let Err(error) = load_from(&disk) else { panic!("it was taken") };
+        let said = "has entries of version 2, this program knows version 1";
+        assert!(error.to_string().ends_with(said), "{error}");
     }
 
     /// Found by the simulator: images were taken for those of another log, and the store for

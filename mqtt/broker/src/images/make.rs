@@ -7,24 +7,37 @@
 use std::cell::RefCell;
 use std::io;
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 use zzq_engine::image::{ImageError, Loader, Select, Touched, write};
 use zzq_engine::{NoEffects, Record, RecordError, Shard, State};
 use zzq_snapshot::{
     ColdShelf, Entry, Heading, Kind, Merge, MergeError, NeededKind, Pace, ReadError, Shelf,
-    ShelfError, Volume, WriteError,
+    ShelfError, Volume, WriteError, remove_aside,
 };
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
-use zzq_wal::{KeptSegment, Log};
+use zzq_wal::{KeptSegment, Log, Reserve, Space};
 
-use super::clean::{Cleaned, clean};
-use super::needs::Needs;
+use super::clean::{Cleaned, Room, clean};
+use super::due::{Growth, Replay};
+use super::needs::{Needs, join};
 use super::past::Past;
+use super::retain::Retainer;
+use super::space::{reserve, yields};
 use super::{CONTENTS, section_of};
+use crate::options::{DiskLimits, Retention};
+use crate::planted::{self, Bug};
+use crate::replay::Holds;
 
-/// Why there is no new image. The ones before are as they were.
+/// An image is made of the one before and at most so many records: what these touch is in memory
+/// meanwhile, a hundred bytes for each, more or less. Where there are more it takes several.
+const STEP: u64 = 200_000;
+
+/// Why there is no new image, and the ones before are as they were; or why the log behind a new one
+/// was not let go.
 #[derive(Debug, Error)]
 pub(crate) enum MakeError {
     /// The log could not be read.
@@ -51,6 +64,11 @@ pub(crate) enum MakeError {
 }
 
 impl MakeError {
+    /// Whether the new image is there and marked all the same.
+    pub(crate) fn is_made(&self) -> bool {
+        matches!(self, Self::Shelf(_))
+    }
+
     /// Whether there was no space for it.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Volume(MergeError::Write(error)) if error.is_full())
@@ -108,12 +126,70 @@ pub(crate) struct Images<D: Disk> {
     shelf: Shelf<D::File>,
     cold: ColdShelf<D::File>,
     past: Past<D>,
+    retainer: Retainer,
+    replay: Replay,
+    holds: Arc<Holds>,
+    /// What is kept free.
+    reserve: Reserve,
+    /// See [`STEP`].
+    step: u64,
+}
+
+/// What an image is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    /// A start that is quick.
+    Start,
+    /// Space.
+    Space,
 }
 
 impl<D: Disk> Images<D> {
-    pub(crate) fn new(log: Log<D>, shelf: Shelf<D::File>, cold: ColdShelf<D::File>) -> Self {
-        let past = Past::new(log.clone(), cold.files().to_vec());
-        Self { log, shelf, cold, past }
+    /// Those of a start that measured how long replaying takes.
+    pub(crate) fn new(
+        log: Log<D>,
+        shelf: Shelf<D::File>,
+        cold: ColdShelf<D::File>,
+        replay: Replay,
+    ) -> Self {
+        let images = shelf.images().cloned().collect();
+        let past = Past::new(log.clone(), cold.files().to_vec(), images);
+        let (retainer, holds) = (Retainer::default(), Arc::default());
+        let (reserve, step) = (Reserve::default(), STEP);
+        Self { log, shelf, cold, past, retainer, replay, holds, reserve, step }
+    }
+
+    /// An image is made of so many records at most.
+    pub(crate) fn in_steps_of(&mut self, records: u64) {
+        self.step = records.max(1);
+    }
+
+    /// From now on so much of the log stays beyond what is needed.
+    pub(crate) fn retain(&mut self, retention: Retention) {
+        self.retainer = Retainer::new(retention);
+    }
+
+    /// What holds history while it is taken.
+    pub(crate) fn holds(&self) -> Arc<Holds> {
+        Arc::clone(&self.holds)
+    }
+
+    /// The oldest record of the log.
+    pub(crate) fn first_kept(&self) -> Option<Lsn> {
+        self.log.first_kept().map(|first| Lsn::new(first.get()))
+    }
+
+    /// The oldest record of the log, and its time.
+    pub(crate) fn oldest(&self) -> Result<Option<(Lsn, u64)>, zzq_wal::ReadError> {
+        let Some(first) = self.log.first_kept() else { return Ok(None) };
+        let mut reader = self.log.reader(first)?;
+        let found = reader.next_record()?;
+        Ok(found.map(|found| (Lsn::new(found.lsn.get()), found.time_ms)))
+    }
+
+    /// Bytes of the log.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log.segments().iter().map(|segment| segment.bytes).sum()
     }
 
     /// The records of the log, and of cold files.
@@ -126,10 +202,31 @@ impl<D: Disk> Images<D> {
         self.shelf.newest()
     }
 
-    /// Whether the log has grown by so much since the newest image, and by twice its size.
-    pub(crate) fn is_due(&self, every: u64) -> bool {
-        let size = self.newest().map_or(0, Volume::size);
-        self.bytes_since() >= every.max(2 * size)
+    /// Whether the log has grown by so much since the newest image, and by twice its size, or
+    /// would take longer than `budget` to replay.
+    pub(crate) fn is_due(&self, every: u64, budget: Duration) -> bool {
+        self.growth().is_due(every, budget, self.replay)
+    }
+
+    fn growth(&self) -> Growth {
+        let covered = self.newest().map_or(0, |image| image.heading().lsn.get());
+        Growth {
+            records: self.log.committed().get().saturating_sub(covered),
+            bytes: self.bytes_since(),
+            image: self.newest().map_or(0, Volume::size),
+        }
+    }
+
+    /// Has as much kept free as images and the log will need; says how it is.
+    pub(crate) fn look_after_space(&mut self, limits: DiskLimits) -> Space {
+        self.reserve = reserve(self.growth(), self.log.shortest_segment(), limits);
+        self.log.keep_free(self.reserve);
+        self.log.space()
+    }
+
+    /// What was free a moment ago.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.log.free_bytes()
     }
 
     /// Makes an image of what is committed and durable, marks it, removes older ones, and lets the
@@ -139,27 +236,99 @@ impl<D: Disk> Images<D> {
     /// decision names records that the state referred to when it was made, so what the image before
     /// refers to has all of them if the lanes have come as far as that image.
     pub(crate) fn make(&mut self, settled: Lsn, pace: Pace<'_>) -> Result<Option<Made>, MakeError> {
-        let base = self.shelf.newest().cloned();
-        let covered = base.as_ref().map_or(zzq_wal::Lsn::ZERO, |base| base.heading().lsn);
-        let trims = base.is_some() && settled.get() >= covered.get();
+        let (from, last) = (self.covered(), self.log.committed().min(self.log.durable()));
+        let (mut all, mut moved) = (None, 0);
+        while self.covered() < last {
+            let lsn = zzq_wal::Lsn::new(self.covered().get().saturating_add(self.step)).min(last);
+            // Late decisions that are settled may lie behind one that is only a step.
+            let settled = if lsn == last { settled } else { Lsn::ZERO };
+            let made = self.make_at(lsn, settled, Aim::Start, pace)?;
+            moved += made.moved;
+            all = Some(Made { records: lsn.get() - from.get(), moved, ..made });
+        }
+        Ok(all)
+    }
+
+    /// Makes an image for the space that it may bring: the log is let go behind two, so another one
+    /// of the same state is worth it, until the one before covers no less. It covers what lanes
+    /// have settled: what is let go behind the next one then reaches as far, though what they have
+    /// handed over since waits for space. The oldest history goes, too. `None`: it would bring
+    /// nothing.
+    pub(crate) fn make_room(
+        &mut self,
+        settled: Lsn,
+        pace: Pace<'_>,
+    ) -> Result<Option<Made>, MakeError> {
+        let covered = self.covered();
         let lsn = self.log.committed().min(self.log.durable());
-        if lsn <= covered {
+        let lsn = lsn.min(zzq_wal::Lsn::new(settled.get())).max(covered);
+        let before = self.shelf.images().next().map(|oldest| oldest.heading().lsn);
+        let two = self.shelf.images().count() > 1;
+        let is_stale = !two || before.is_some_and(|before| before < lsn);
+        let yields = self.retainer.is_on() && self.yields() > 0;
+        let may_trim = covered == zzq_wal::Lsn::ZERO || settled.get() >= covered.get();
+        if lsn == zzq_wal::Lsn::ZERO || !may_trim || !(is_stale || yields) {
             return Ok(None);
         }
+        self.make_at(lsn, settled, Aim::Space, pace).map(Some)
+    }
+
+    /// What the newest image covers.
+    fn covered(&self) -> zzq_wal::Lsn {
+        self.newest().map_or(zzq_wal::Lsn::ZERO, |newest| newest.heading().lsn)
+    }
+
+    /// Bytes of history that are in the way.
+    fn yields(&self) -> u64 {
+        yields(self.reserve, self.log.disk().free_bytes().unwrap_or(u64::MAX))
+    }
+
+    fn make_at(
+        &mut self,
+        lsn: zzq_wal::Lsn,
+        settled: Lsn,
+        aim: Aim,
+        pace: Pace<'_>,
+    ) -> Result<Made, MakeError> {
+        let base = self.shelf.newest().cloned();
+        let covered = self.covered();
+        let trims = base.is_some() && settled.get() >= covered.get();
         let since = Since { log: &self.log, from: covered.next(), to: lsn, pace };
-        let (volume, cleaned) = merge(&mut self.shelf, &mut self.cold, base.as_ref(), &since)?;
+        let past = match &base {
+            Some(base) if lsn == covered => base.heading().time_ms,
+            _ => self.time_of(lsn)?,
+        };
+        let yields = if aim == Aim::Space { self.yields() } else { 0 };
+        let retained = self.retainer.first(&self.log, past, yields)?.unwrap_or(lsn.next());
+        if planted::is(Bug::TrimmedBeforeMark) {
+            self.log.trim(retained);
+        }
+        let (log, reserve) = (&self.log, self.reserve);
+        let room = || room(log, reserve, aim);
+        let shelves = (&mut self.shelf, &mut self.cold);
+        let merged = merge(shelves, base.as_ref(), &since, retained, room);
+        if let Err(error) = &merged
+            && error.is_full()
+        {
+            self.take_back();
+        }
+        let (volume, cleaned) = merged?;
         self.past.set_cold(self.cold.files().to_vec());
         let (number, bytes) = (volume.heading().number, volume.size());
+        let (first_cold, last_cold) = self.cold_numbers();
         let mark = self.log.update_facts(|facts| {
             facts.snapshot = lsn;
             facts.snapshot_number = number;
+            facts.set_cold_files(first_cold, last_cold);
         });
         mark.map_err(MakeError::Mark)?;
         self.shelf.admit(volume)?;
-        self.shelf.retire(&**self.log.disk()).map_err(MakeError::Shelf)?;
+        let retired = self.shelf.retire(&**self.log.disk());
+        self.past.set_images(self.shelf.images().cloned().collect());
+        retired.map_err(MakeError::Shelf)?;
         let first_needed = self.shelf.first_needed();
         if trims {
-            self.let_go().map_err(MakeError::Shelf)?;
+            self.let_go(retained).map_err(MakeError::Shelf)?;
         }
         let records = lsn.get() - covered.get();
         let (lsn, first_needed) = (Lsn::new(lsn.get()), Lsn::new(first_needed.get()));
@@ -167,12 +336,25 @@ impl<D: Disk> Images<D> {
         let cold_files = self.cold.files().len();
         let made =
             Made { number, lsn, bytes, records, first_needed, trims, moved, gone, cold_files };
-        Ok(Some(made))
+        Ok(made)
     }
 
-    /// Lets go what none of the kept images needs.
-    fn let_go(&mut self) -> Result<(), ShelfError> {
-        self.log.trim(self.shelf.first_needed());
+    /// When a record was written.
+    fn time_of(&self, lsn: zzq_wal::Lsn) -> Result<u64, MakeError> {
+        let mut reader = self.log.reader(lsn)?;
+        Ok(reader.next_record()?.map_or(0, |found| found.time_ms))
+    }
+
+    /// Lets go what none of the kept images needs, nobody takes just now or wants to keep.
+    fn let_go(&mut self, retained: zzq_wal::Lsn) -> Result<(), ShelfError> {
+        let below = Lsn::new(self.shelf.first_needed().min(retained).get());
+        let covered = self.newest().map_or(Lsn::ZERO, |image| Lsn::new(image.heading().lsn.get()));
+        self.holds.trim(below, covered, |below| self.log.trim(zzq_wal::Lsn::new(below.get())));
+        self.retire_cold()
+    }
+
+    /// Removes cold files that no kept image needs.
+    fn retire_cold(&mut self) -> Result<(), ShelfError> {
         let images = &self.shelf;
         let is_needed = |number| {
             images.needs().any(|need| need.kind == NeededKind::Cold && need.number == number)
@@ -181,6 +363,23 @@ impl<D: Disk> Images<D> {
         self.past.set_cold(self.cold.files().to_vec());
         let step = "removing cold files";
         retired.map(drop).map_err(|error| ShelfError::Disk { step, error })
+    }
+
+    /// The first of the cold files that are there, and the last number that one has had.
+    fn cold_numbers(&self) -> (u64, u64) {
+        let last = self.cold.last_number();
+        (self.cold.files().first().map_or(last + 1, |file| file.number()), last)
+    }
+
+    /// There was no space for an image: what was written for it gives its own back. Numbers are
+    /// stated first, as ever before a cold file goes.
+    fn take_back(&mut self) {
+        let (first_cold, last_cold) = self.cold_numbers();
+        let stated = self.log.update_facts(|facts| facts.set_cold_files(first_cold, last_cold));
+        let removed = remove_aside(&**self.log.disk());
+        if stated.is_err() || removed.is_err() || self.retire_cold().is_err() {
+            tracing::warn!("what was written for an image stays until the next one is made");
+        }
     }
 
     /// Bytes of the log behind the newest image, about.
@@ -198,6 +397,19 @@ impl<D: Disk> Images<D> {
         });
         u64::try_from(bytes.sum::<u128>()).unwrap_or(u64::MAX)
     }
+}
+
+/// How much the cleaner may take.
+fn room<D: Disk>(log: &Log<D>, reserve: Reserve, aim: Aim) -> Room {
+    let free = log.disk().free_bytes().unwrap_or(u64::MAX);
+    let Reserve { images, log: own, .. } = reserve;
+    let kept = match aim {
+        // Nobody is refused for it.
+        Aim::Start => images.saturating_add(own).saturating_add(log.shortest_segment()),
+        // Another image, or there would never be one again.
+        Aim::Space => own.saturating_add(images / 2),
+    };
+    Room { bytes: free.saturating_sub(kept), is_scarce: aim == Aim::Space }
 }
 
 /// The log since the image before.
@@ -228,14 +440,18 @@ impl<D: Disk> Since<'_, D> {
     }
 }
 
+/// `retained`: what the log keeps on purpose begins here, and needs no cold file.
 fn merge<D: Disk>(
-    shelf: &mut Shelf<D::File>,
-    cold: &mut ColdShelf<D::File>,
+    (shelf, cold): (&mut Shelf<D::File>, &mut ColdShelf<D::File>),
     base: Option<&Volume<D::File>>,
     since: &Since<'_, D>,
+    retained: zzq_wal::Lsn,
+    room: impl Fn() -> Room,
 ) -> Result<(Volume<D::File>, Cleaned), MakeError> {
     let mut touched = Touched::default();
-    let time_ms = since.each(|_, _, record| touched.record(record))?;
+    let before_ms = base.map_or(0, |base| base.heading().time_ms);
+    // It may cover no more than the one before.
+    let time_ms = since.each(|_, _, record| touched.record(record))?.max(before_ms);
     let mut state = read_touched(base, &mut touched, since.pace)?;
     since.each(|lsn, time_ms, record| state.apply(lsn, time_ms, record, &mut NoEffects))?;
     let heading = Heading {
@@ -248,7 +464,7 @@ fn merge<D: Disk>(
     };
     let writer = shelf.begin(&**since.log.disk(), heading, since.pace)?;
     let segments = since.log.segments();
-    let old_below = old_below(&segments, since.from);
+    let old_below = old_below(&segments, since.from).min(retained);
     let needs = RefCell::new(Needs::new(segments, old_below));
     let note = |section, key: &[u8], value: &[u8]| {
         let noted = needs.borrow_mut().note(section, key, value);
@@ -279,9 +495,9 @@ fn merge<D: Disk>(
     let (writer, _) = merge.finish()?;
     let (mut needs, old) = needs.into_inner().finish();
     let cold_heading = Heading { kind: Kind::Cold, ..heading };
-    let cleaned = clean(since.log, cold, &old, cold_heading, since.pace)?;
+    let cleaned = clean(since.log, cold, &old, cold_heading, room(), since.pace)?;
     needs.extend(cleaned.needs.iter().copied());
-    needs.sort_unstable_by_key(|need| (need.kind, need.number));
+    join(&mut needs);
     Ok((writer.finish_with(&needs)?, cleaned))
 }
 

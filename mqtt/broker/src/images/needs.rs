@@ -9,15 +9,7 @@ use zzq_engine::image::{ImageError, Section, references};
 use zzq_snapshot::{Need, NeededKind};
 use zzq_wal::{KeptSegment, Lsn};
 
-/// An old record that is named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Old {
-    pub(super) lsn: Lsn,
-    /// How often.
-    pub(super) references: u64,
-    /// What these weigh together.
-    pub(super) bytes: u64,
-}
+use super::olds::{Old, Olds, Run};
 
 /// Gathers needs while entries go by.
 #[derive(Debug)]
@@ -27,19 +19,14 @@ pub(super) struct Needs {
     by_number: BTreeMap<u64, Need>,
     /// Records below are old.
     old_below: Lsn,
-    /// Ascending and once each up to `sorted`, as they came behind it.
-    old: Vec<Old>,
-    sorted: usize,
+    old: Olds,
 }
-
-/// So many new ones are put among the others at once, and more where there are more.
-const SORT_MIN: usize = 1 << 16;
 
 impl Needs {
     /// For entries that name records of these segments; those below `old_below` are old.
     pub(super) fn new(segments: Vec<KeptSegment>, old_below: Lsn) -> Self {
         let segments = segments.into_iter().map(|segment| (segment.first, segment)).collect();
-        Self { segments, by_number: BTreeMap::new(), old_below, old: Vec::new(), sorted: 0 }
+        Self { segments, by_number: BTreeMap::new(), old_below, old: Olds::default() }
     }
 
     /// An entry goes into the image.
@@ -53,18 +40,14 @@ impl Needs {
     }
 
     /// Segments by number, and old records ascending.
-    pub(super) fn finish(mut self) -> (Vec<Need>, Vec<Old>) {
-        self.sort();
-        (self.by_number.into_values().collect(), self.old)
+    pub(super) fn finish(self) -> (Vec<Need>, Run) {
+        (self.by_number.into_values().collect(), self.old.finish())
     }
 
     fn add(&mut self, lsn: Lsn, size: u32) {
         let bytes = u64::from(size);
         if lsn < self.old_below {
-            self.old.push(Old { lsn, references: 1, bytes });
-            if self.old.len() - self.sorted > SORT_MIN.max(self.sorted) {
-                self.sort();
-            }
+            self.old.add(Old { lsn, references: 1, bytes });
             return;
         }
         let Some((_, segment)) = self.segments.range(..=lsn).next_back() else { return };
@@ -73,25 +56,27 @@ impl Needs {
             self.by_number.entry(segment.number).or_insert_with(|| empty(kind, segment.number));
         count(need, Old { lsn, references: 1, bytes });
     }
-
-    fn sort(&mut self) {
-        self.old.sort_unstable_by_key(|old| old.lsn);
-        self.old.dedup_by(|other, kept| {
-            let same = other.lsn == kept.lsn;
-            if same {
-                kept.references += other.references;
-                kept.bytes += other.bytes;
-            }
-            same
-        });
-        self.sorted = self.old.len();
-    }
 }
 
 /// A need of nothing yet.
 pub(super) const fn empty(kind: NeededKind, number: u64) -> Need {
     let (first, last) = (Lsn::new(u64::MAX), Lsn::ZERO);
     Need { kind, number, first, last, references: 0, bytes: 0 }
+}
+
+/// Puts needs in order, those of one file together.
+pub(super) fn join(needs: &mut Vec<Need>) {
+    needs.sort_unstable_by_key(|need| (need.kind, need.number));
+    needs.dedup_by(|other, kept| {
+        let same = (other.kind, other.number) == (kept.kind, kept.number);
+        if same {
+            kept.first = kept.first.min(other.first);
+            kept.last = kept.last.max(other.last);
+            kept.references += other.references;
+            kept.bytes += other.bytes;
+        }
+        same
+    });
 }
 
 /// The file is needed for this record, too.

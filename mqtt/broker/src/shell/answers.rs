@@ -1,6 +1,7 @@
 //! Answers that wait for the log: they leave in order, once what they depend on is committed.
 
 use zzq_codec::{Ack, AckKind};
+use zzq_engine::record::NumberRange;
 use zzq_engine::{Handed, QueueNumber};
 use zzq_lanes::{Class, Close, ConnId, LaneIndex};
 use zzq_types::{PacketId, ReasonCode};
@@ -8,14 +9,15 @@ use zzq_wal::disk::Disk;
 
 use super::{Io, Note, Shell};
 use crate::planted::{self, Bug};
+use crate::sys::StoreState;
 
 /// What is done when the records handed over before it are committed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     /// PUBACK, PUBREC or PUBCOMP to a publisher.
     Ack { conn: ConnId, kind: AckKind, id: PacketId, reason: ReasonCode },
-    /// PUBREL to a receiver, for the message with this number.
-    Release { conn: ConnId, number: QueueNumber },
+    /// PUBREL to a receiver, for the messages with these numbers.
+    Release { conn: ConnId, numbers: NumberRange },
     /// The session is open: CONNACK.
     Opened { conn: ConnId },
     /// The client has said DISCONNECT, and its session is down.
@@ -41,15 +43,18 @@ impl<D: Disk> Shell<D> {
     /// Gives an answer now if nothing is before it, else when all records of this lane so far are
     /// committed. For answers that made a record, and for those that repeat one.
     pub(super) fn answer(&mut self, io: &mut Io<'_, D>, answer: Answer) {
-        let handed = self.journal.handed();
-        let ready = self.gate.is_empty() && self.journal.is_committed(handed);
-        if ready || answer.is_given_early() {
+        if self.gives_at_once() || answer.is_given_early() {
             self.give(io, answer);
         } else if self.journal.is_read_only() {
             self.give_up_answer(io, answer);
         } else {
-            self.gate.push(handed, answer);
+            self.gate.push(self.journal.handed(), answer);
         }
+    }
+
+    /// Whether an answer that makes no record waits for nothing.
+    pub(super) fn gives_at_once(&self) -> bool {
+        self.gate.is_empty() && self.journal.is_committed(self.journal.handed())
     }
 
     /// Gives all answers whose records are committed. On a poisoned log nothing ever is.
@@ -77,6 +82,7 @@ impl<D: Disk> Shell<D> {
 
     /// The log commits nothing any more. What became of the records that were handed over is known
     /// at the next start: who waits for them is cut off without an answer.
+    //= MQTT311-4.8.0-2
     pub(super) fn give_up_answers(&mut self, io: &mut Io<'_, D>) {
         self.give_committed(io);
         let mut gate = std::mem::take(&mut self.gate);
@@ -103,8 +109,10 @@ impl<D: Disk> Shell<D> {
             {
                 self.give(io, answer);
             }
-            Answer::Ack { conn, .. } | Answer::Release { conn, .. } | Answer::Opened { conn } => {
+            Answer::Ack { conn, .. } | Answer::Release { conn, .. } => self.cut_off(io, conn),
+            Answer::Opened { conn } => {
                 self.cut_off(io, conn);
+                self.opens_no_more(io, conn);
             }
             Answer::Change { change } => {
                 let client = self.changes.client(change);
@@ -124,11 +132,17 @@ impl<D: Disk> Shell<D> {
 
     pub(super) fn give(&mut self, io: &mut Io<'_, D>, answer: Answer) {
         match answer {
+            Answer::Ack { conn, kind: AckKind::PubAck, id, .. }
+                if planted::is(Bug::ErrorAfterHandOver)
+                    && self.store_state() != StoreState::Writable =>
+            {
+                self.give_ack(io, conn, AckKind::PubAck, id, ReasonCode::QuotaExceeded);
+            }
             Answer::Ack { conn, kind, id, reason } => self.give_ack(io, conn, kind, id, reason),
-            Answer::Release { conn, number } => self.give_release(io, conn, number),
+            Answer::Release { conn, numbers } => self.give_releases(io, conn, numbers),
             Answer::Opened { conn } => self.opened(io, conn),
             Answer::Close { conn } => io.close(conn, Close::AfterFlush),
-            Answer::Change { change } => self.change_committed(io, change),
+            Answer::Change { change } => self.record_committed(io, change),
             Answer::Report { to, change } => {
                 self.send_note(io, to, Note::Report { change }, Class::Receipt);
             }
@@ -137,12 +151,12 @@ impl<D: Disk> Shell<D> {
 
     //= MQTT311-4.3.3-1
     //= MQTT5-4.3.3-4
-    fn give_release(&mut self, io: &mut Io<'_, D>, conn: ConnId, number: QueueNumber) {
+    fn give_releases(&mut self, io: &mut Io<'_, D>, conn: ConnId, numbers: NumberRange) {
         let Some(link) = self.links.up_mut(conn) else { return };
-        link.out.numbers.released(number);
-        if let Some(id) = number.packet_id() {
-            self.write_ack(io, conn, AckKind::PubRel, Ack::success(id));
-        }
+        let numbers = (numbers.first.get()..=numbers.last.get()).map(QueueNumber::new);
+        numbers.clone().for_each(|number| link.out.numbers.released(number));
+        let acks = numbers.filter_map(QueueNumber::packet_id).map(Ack::success);
+        self.write_acks(io, conn, AckKind::PubRel, acks);
     }
 
     //= MQTT311-2.3.1-6

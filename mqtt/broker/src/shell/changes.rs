@@ -13,6 +13,7 @@ use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
 use super::notes::Note;
+use super::packet_out::write_packet;
 use super::retained::Wish;
 use super::{Io, Shell};
 use crate::planted::{self, Bug};
@@ -24,6 +25,8 @@ pub(super) enum Then {
     Acknowledge { conn: ConnId, session: SessionNumber, packet: Vec<u8>, wishes: Vec<Wish> },
     /// An ended session is forgotten.
     Forget { session: SessionNumber },
+    /// Subscriptions of a session that is up again go on with history.
+    Replay { conn: ConnId, session: SessionNumber },
     /// Without a log: what was sent live before retained messages were found is here.
     Sighted { granting: u64 },
 }
@@ -46,7 +49,7 @@ impl Changes {
     pub(super) fn client(&self, change: u32) -> Option<ConnId> {
         match self.open.get(change as usize)?.then {
             Then::Acknowledge { conn, .. } => Some(conn),
-            Then::Forget { .. } | Then::Sighted { .. } => None,
+            Then::Replay { .. } | Then::Forget { .. } | Then::Sighted { .. } => None,
         }
     }
 }
@@ -59,14 +62,25 @@ impl<D: Disk> Shell<D> {
         note: impl Fn(u32) -> Note,
         then: Then,
     ) {
-        let alone = planted::is(Bug::SubackAtCommit);
-        let missing = if alone { 1 } else { u32::from(self.lanes) };
+        let missing = u32::from(self.lanes);
         let key = self.changes.open.insert(Change { missing, then });
         let change = u32::try_from(key).unwrap_or(u32::MAX);
         for lane in self.other_lanes() {
             self.send_note(io, lane, note(change), Class::Receipt);
         }
         self.answer(io, Answer::Change { change });
+    }
+
+    /// The own record of a change is committed: one of the things that it waits for.
+    pub(super) fn record_committed(&mut self, io: &mut Io<'_, D>, change: u32) {
+        if planted::is(Bug::SubackAtCommit)
+            && let Some(open) = self.changes.open.get_mut(change as usize)
+            && let Then::Acknowledge { conn, packet, .. } = &mut open.then
+        {
+            let (conn, packet) = (*conn, std::mem::take(packet));
+            write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&packet));
+        }
+        self.change_committed(io, change);
     }
 
     /// One of the things that a change waits for has come.
@@ -84,7 +98,9 @@ impl<D: Disk> Shell<D> {
                     link.staged_subs.clear();
                 }
                 self.grant_wishes(io, conn, session, wishes, packet);
+                self.start_replays(io, conn, session);
             }
+            Then::Replay { conn, session } => self.start_replays(io, conn, session),
             Then::Sighted { granting } => self.sighted(io, granting),
             Then::Forget { session } => self.forget_ended(io, session),
         }

@@ -8,7 +8,7 @@ use zzq_engine::record::{Connect as ConnectRecord, WillMessage};
 use zzq_engine::session::Outbound as Numbers;
 use zzq_engine::{Record, SessionNumber, Shard};
 use zzq_lanes::{ConnId, LaneIndex};
-use zzq_types::{Properties, PropertiesBuf, Property, PropertyId, ProtocolVersion, ReasonCode};
+use zzq_types::{PropertiesBuf, Property, PropertyId, ProtocolVersion, QoS, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::alias::{Aliases, Given};
@@ -17,7 +17,10 @@ use super::journal::How;
 use super::link::Phase;
 use super::notes::Carried;
 use super::packet_out::write_packet;
+use super::questions::Publishable;
+use super::rates::Rates;
 use super::{Flow, Io, SILENCE, Shell};
+use crate::hooks::Event;
 use crate::options::Limits;
 
 /// What a CONNECT asks for, as far as it is granted.
@@ -34,31 +37,61 @@ struct Terms {
 }
 
 impl<D: Disk> Shell<D> {
+    //= MQTT311-7.0.0-2
     pub(super) fn connect(
         &mut self,
         io: &mut Io<'_, D>,
         conn: ConnId,
         connect: &Connect<'_>,
     ) -> Flow {
-        let encoder = Encoder::for_client(connect);
+        if self.stopping
+            && let Some(elsewhere) = self.elsewhere()
+        {
+            return self.turn_away(io, conn, connect, &elsewhere);
+        }
         if let Some((reason, why)) = self.unacceptable(connect) {
-            return self.refuse_connect(io, conn, encoder, reason, why);
+            return self.refuse_connect(io, conn, connect, reason, why);
         }
         if connect.client_id.is_empty() {
             //= MQTT311-3.1.3-6
             //= MQTT5-3.1.3-6
             //= MQTT5-3.1.3-7
             //= MQTT5-3.2.2-16
-            let client = self.new_client_id();
-            return self.connect_as(io, conn, connect, encoder, &client);
+            let client = self.made_client_id(conn);
+            return self.connect_admitted(io, conn, connect, &client);
         }
         let home = self.home(connect.client_id);
         if home == self.lane {
-            return self.connect_as(io, conn, connect, encoder, connect.client_id);
+            return self.connect_admitted(io, conn, connect, connect.client_id);
         }
         self.links.remove(conn);
         io.move_to(home, conn, Carried);
         Flow::Again
+    }
+
+    pub(super) fn connect_admitted(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        connect: &Connect<'_>,
+        client: &str,
+    ) -> Flow {
+        let known = self
+            .exchange_at_connect(io, conn, connect, client)
+            .and_then(|()| self.admit(io, conn, connect, client));
+        match known {
+            Ok(()) => self.connect_as(io, conn, connect, client),
+            Err(flow) => flow,
+        }
+    }
+
+    /// A client identifier that the broker makes: once for a CONNECT that is offered again.
+    fn made_client_id(&mut self, conn: ConnId) -> String {
+        let who = self.links.get(conn).and_then(|link| link.who.as_ref());
+        if let Some(who) = who {
+            return who.id.to_string();
+        }
+        self.new_client_id()
     }
 
     /// The lane of a client's session, and of a topic's retained message.
@@ -68,22 +101,27 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Why a CONNECT is refused whoever sends it.
-    //= MQTT5-4.12.0-6
     fn unacceptable(&self, connect: &Connect<'_>) -> Option<(ReasonCode, &'static str)> {
         if self.stopping {
             return Some((ReasonCode::ServerUnavailable, "the broker stops"));
         }
-        //= MQTT5-4.12.0-1
-        if connect.properties.find(PropertyId::AuthMethod).is_some() {
-            let reason = ReasonCode::BadAuthenticationMethod;
-            return Some((reason, "no authentication method is supported"));
+        //= MQTT5-3.1.3-8
+        if connect.client_id.len() > self.shared.options.limits.max_client_id {
+            return Some((
+                ReasonCode::ClientIdentifierNotValid,
+                "its client identifier is too long",
+            ));
         }
-        if let Some(will) = &connect.will
-            && self.unwelcome(will.topic).is_some()
-        {
+        let will = connect.will.as_ref()?;
+        if self.unwelcome(will.topic).is_some() {
             return Some((ReasonCode::TopicNameInvalid, "the topic of its will"));
         }
-        None
+        if self.misrepresents(will.properties, will.payload) {
+            return Some((ReasonCode::PayloadFormatInvalid, "its will says UTF-8 and is none"));
+        }
+        //= MQTT5-3.2.2-12
+        //= MQTT5-3.2.2-13
+        self.not_offered(will.qos, will.retain)
     }
 
     /// A client identifier that no session has, of this lane.
@@ -111,7 +149,6 @@ impl<D: Disk> Shell<D> {
         io: &mut Io<'_, D>,
         conn: ConnId,
         connect: &Connect<'_>,
-        encoder: Encoder,
         client: &str,
     ) -> Flow {
         if self.opening.contains_key(client) {
@@ -133,6 +170,16 @@ impl<D: Disk> Shell<D> {
         // A volatile session has ended with its connection.
         let known = known.filter(|(number, ..)| self.state.session(*number).is_some());
         let resumed = known.filter(|(_, volatile, _)| !connect.clean_start && !volatile);
+        if let Some((number, ..)) = resumed {
+            if self.unreadable_queues.remove(&number) {
+                let reason = ReasonCode::UnspecifiedError;
+                let why = "its messages cannot be read";
+                return self.refuse_connect(io, conn, connect, reason, why);
+            }
+            if self.asks_for_queue(number) {
+                return self.park(io, conn);
+            }
+        }
         let present = resumed.is_some();
         let session = match resumed {
             Some((number, ..)) => number,
@@ -143,7 +190,12 @@ impl<D: Disk> Shell<D> {
         let record_logged = logged || (self.journal.is_log() && ends_logged);
         if record_logged && self.journal.is_read_only() {
             let reason = ReasonCode::ServerUnavailable;
-            return self.refuse_connect(io, conn, encoder, reason, "the log is read-only");
+            return self.refuse_connect(io, conn, connect, reason, "the log is read-only");
+        }
+        let is_new = known.is_none_or(|(_, volatile, _)| volatile);
+        if logged && is_new && self.lacks_space_for_sessions() {
+            let why = "the disk of --data-dir is full, and its session could not be kept";
+            return self.refuse_connect(io, conn, connect, ReasonCode::QuotaExceeded, why);
         }
         let mut will_properties = PropertiesBuf::new();
         let record = Record::Connect(ConnectRecord {
@@ -166,8 +218,9 @@ impl<D: Disk> Shell<D> {
             }
             self.opening.insert(client.into(), conn);
         }
+        let encoder = Encoder::for_client(connect);
         self.agree(conn, connect, encoder, client, session, record_logged, terms);
-        let ack = self.conn_ack(connect, encoder, terms, client, present);
+        let ack = self.conn_ack(conn, connect, encoder, terms, client, present);
         if let Some(link) = self.links.get_mut(conn) {
             link.phase = Phase::Opening;
             link.conn_ack = ack;
@@ -217,11 +270,15 @@ impl<D: Disk> Shell<D> {
         link.encoder = encoder;
         link.client = client.into();
         link.session = Some(session);
+        link.publishable = Publishable::Unknown;
+        link.is_bridge = connect.bridge;
         // What ends it before it is open goes the way of its Connect, behind it.
         link.logged = record_logged;
         link.has_will = connect.will.is_some();
         link.expiry_s = terms.expiry_s;
         link.silence_ms = u64::from(terms.keep_alive) * 1500;
+        link.rates = Rates::new(&limits, link.heard).map(Box::new);
+        link.client_hash = zzq_engine::key_hash(client.as_bytes());
         link.aliases = Aliases::new(limits.topic_alias_maximum);
         link.given = Given::new(terms.aliases);
         link.inbound_most =
@@ -246,13 +303,14 @@ impl<D: Disk> Shell<D> {
     //= MQTT5-3.2.0-2
     pub(super) fn opened(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         let Some(link) = self.links.get(conn).filter(|link| link.phase == Phase::Opening) else {
-            return;
+            return self.opens_no_more(io, conn);
         };
         let logged = self.is_logged(link.expiry_s, link.has_will);
         let Some(link) = self.links.get_mut(conn) else { return };
         let Some(session) = link.session else { return };
         self.counts.connects += 1;
         link.phase = Phase::Up;
+        link.since = u32::try_from(self.now_ms >> 4 & u64::from(u32::MAX)).unwrap_or(0);
         link.logged = logged;
         let ack = std::mem::take(&mut link.conn_ack);
         self.opening.remove(&link.client);
@@ -269,8 +327,20 @@ impl<D: Disk> Shell<D> {
         assert!(before.is_none(), "a session has one connection");
         write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&ack));
         self.announce_flags(io, session);
+        self.tell(conn, |client| Event::Connected { client });
         io.resume(conn);
+        self.resume_replays(io, conn, session);
         self.pump_conn(io, conn);
+    }
+
+    /// The connection was gone before its session was open, which State knows by now, or never
+    /// will: who waits for it goes on.
+    pub(super) fn opens_no_more(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        let before = self.opening.len();
+        self.opening.retain(|_, opening| *opening != conn);
+        if self.opening.len() < before {
+            self.unpark(io);
+        }
     }
 
     //= MQTT311-3.2.2-1
@@ -283,6 +353,7 @@ impl<D: Disk> Shell<D> {
     //= MQTT5-3.2.2-8
     fn conn_ack(
         &self,
+        conn: ConnId,
         connect: &Connect<'_>,
         encoder: Encoder,
         terms: Terms,
@@ -309,14 +380,40 @@ impl<D: Disk> Shell<D> {
             if limits.topic_alias_maximum > 0 {
                 say(Property::TopicAliasMaximum(limits.topic_alias_maximum));
             }
+            //= MQTT5-3.2.2-9
+            if limits.max_qos < QoS::ExactlyOnce {
+                say(Property::MaximumQoS(limits.max_qos.bits()));
+            }
+            if !limits.retain {
+                say(Property::RetainAvailable(0));
+            }
+            if !limits.wildcards {
+                say(Property::WildcardAvailable(0));
+            }
+            if !limits.shared_subscriptions {
+                say(Property::SharedAvailable(0));
+            }
+            if let Some(told) = self.response_information(connect, client) {
+                say(Property::ResponseInfo(&told));
+            }
             if terms.tell_keep_alive {
                 //= MQTT5-3.2.2-21
                 say(Property::ServerKeepAlive(terms.keep_alive));
             }
         }
         let mut bytes = Vec::new();
-        // The client's own limit may be too small for what we say: it gets the bare answer then.
-        for block in [properties.as_properties(), Properties::EMPTY] {
+        // The client's own limit may be too small for what we say: it gets what must be said then.
+        //= MQTT5-4.12.0-5
+        //= MQTT5-4.12.0-6
+        let mut outcome = PropertiesBuf::new();
+        if let Some(exchanging) = self.links.get(conn).and_then(|link| link.exchanging.as_ref()) {
+            exchanging.put_last_word(&mut outcome);
+            outcome
+                .as_properties()
+                .iter_encoded()
+                .for_each(|(_, one)| properties.push_encoded(one));
+        }
+        for block in [properties.as_properties(), outcome.as_properties()] {
             let ack = ConnAck::accepted(present, block);
             if encoder.conn_ack(&ack, &mut bytes).is_ok() {
                 break;
@@ -325,13 +422,32 @@ impl<D: Disk> Shell<D> {
         bytes
     }
 
+    /// Where a client may expect responses, if it asks. One whose identifier fits no topic is not
+    /// told.
+    fn response_information(&self, connect: &Connect<'_>, client: &str) -> Option<String> {
+        let wanted = connect.properties.find(PropertyId::RequestResponseInfo);
+        let pattern = self.shared.options.response_information.as_ref()?;
+        let told = pattern.replace("%c", client);
+        let is_told = wanted == Some(Property::RequestResponseInfo(1))
+            && u16::try_from(told.len()).is_ok()
+            && (!client.contains(['+', '#']) || told == *pattern);
+        is_told.then_some(told)
+    }
+
     /// How a session stands as other lanes route to it.
     pub(super) fn announce_flags(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
-        let flags = self.flags_of(session);
-        if self.index.flags(session).is_some_and(|known| known != flags) {
-            self.index.set_flags(session, flags);
-            self.tell_all(io, &|| super::Note::Flags { session, flags });
+        let (flags, since) = (self.flags_of(session), self.since(session));
+        if self.index.flags(session).is_some_and(|known| known != (flags, since)) {
+            self.index.set_flags(session, flags, since);
+            self.tell_all(io, &|| super::Note::Flags { session, flags, since });
         }
+    }
+
+    /// When the connection of a session of this lane came, as lanes tell each other: log time in
+    /// 16 ms, of which 32 bits last for two years.
+    pub(super) fn since(&self, session: SessionNumber) -> u32 {
+        let link = self.up.get(&session).and_then(|conn| self.links.get(*conn));
+        link.map_or(0, |link| link.since)
     }
 
     /// What is now known of a session of this lane.
@@ -345,8 +461,15 @@ impl<D: Disk> Shell<D> {
         if !known.is_volatile() {
             flags = flags.with(F::PERSISTENT);
         }
-        if self.full.contains(&session) {
+        if self.full.has(session) {
             flags = flags.with(F::FULL);
+        }
+        let conn = self.up.get(&session).copied();
+        if let Some(conn) = conn.filter(|conn| self.clogged.contains(*conn)) {
+            flags = flags.with(F::OVER_HIGH_WATER);
+            if self.links.get(conn).is_some_and(|link| link.slow) {
+                flags = flags.with(F::SLOW);
+            }
         }
         flags
     }
@@ -457,7 +580,7 @@ mod tests {
         properties.push(Property::UserProperty("a", "2")).unwrap();
         let mut forwarded = PropertiesBuf::new();
         let will = Will {
-            qos: zzq_types::QoS::AtLeastOnce,
+            qos: QoS::AtLeastOnce,
             retain: true,
             properties: properties.as_properties(),
             topic: zzq_types::TopicName::new("t").unwrap(),

@@ -1,23 +1,18 @@
-//! What the passing of time asks for: wills, ends of sessions, expired messages; and messages that
-//! an ended member leaves to its group.
+//! What the passing of time asks for: wills, ends of sessions, expired messages.
 //!
 //! Assumes: what is due stays due in the state until its record is applied, so what was handed
 //! over is remembered until then.
 
 use zzq_engine::record::{
-    Closing, ExpiredTopic, ExpiredTopics, ExpiredTopicsBuf, NumberRange, Orphan, RangeSetsBuf,
-    SessionEnd,
+    Closing, ExpiredTopic, ExpiredTopics, ExpiredTopicsBuf, RangeSetsBuf, SessionEnd,
 };
-use zzq_engine::{DecisionBuf, Due, Picked, QueueNumber, Record, SessionNumber};
-use zzq_lanes::{Class, LaneIndex};
-use zzq_types::{Filter, Lsn, QoS, TopicName};
+use zzq_engine::{Due, QueueNumber, Record, SessionNumber};
+use zzq_types::{Lsn, QoS, TopicName};
 use zzq_wal::disk::Disk;
 
 use super::journal::How;
 use super::message::Message;
-use super::notes::{Direct, Note, Number};
 use super::publish::{Handed, Outgoing};
-use super::put::Late;
 use super::wire::Content;
 use super::{Io, Shell};
 
@@ -48,6 +43,8 @@ impl HeldWill {
             properties: will.properties,
             payload: will.payload,
             expires_ms: None,
+            time_ms: 0,
+            place: None,
         };
         Some(Self { qos: will.qos, retain: will.retain, message: Message::copy(content) })
     }
@@ -120,6 +117,9 @@ impl<D: Disk> Shell<D> {
                 ended
             }
             Due::Messages { session } => {
+                if self.is_between(*session) || self.asks_for_queue(*session) {
+                    return false;
+                }
                 let ranges = self.state.expired(*session, self.now_ms, QueueNumber::ZERO);
                 let count: u64 = ranges.iter().map(|r| r.last.get() - r.first.get() + 1).sum();
                 let mut sets = RangeSetsBuf::new();
@@ -153,6 +153,7 @@ impl<D: Disk> Shell<D> {
         let content = will.message.content();
         let outgoing = Outgoing {
             publisher: None,
+            client_hash: 0,
             qos: will.qos,
             inbound: None,
             will_of: Some(session),
@@ -161,11 +162,12 @@ impl<D: Disk> Shell<D> {
             properties: content.properties,
             payload: content.payload,
             logged: true,
+            refusable: false,
         };
         match self.send_off(io, outgoing) {
             Handed::Over { .. } => true,
-            Handed::Later | Handed::Hold { .. } => false,
-            Handed::Full | Handed::Quota => {
+            Handed::Later | Handed::Hold => false,
+            Handed::Full | Handed::NoSpace | Handed::Quota => {
                 self.counts.refused_quota += 1;
                 false
             }
@@ -186,118 +188,7 @@ impl<D: Disk> Shell<D> {
     /// A session of this lane has ended: nobody routes to it any more.
     pub(super) fn forget_session(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
         self.index.remove_session(session);
-        self.full.remove(&session);
+        self.full.forget(session);
         self.ended_everywhere(io, session);
-    }
-
-    /// Gives the messages that ended members left to other members of their groups.
-    //= MQTT5-4.8.2-4
-    //= MQTT5-4.8.2-5
-    fn give_on_orphans(&mut self, io: &mut Io<'_, D>) {
-        if self.orphaned.is_empty() {
-            return;
-        }
-        let mut orphaned = std::mem::take(&mut self.orphaned);
-        orphaned.sort_unstable();
-        orphaned.dedup();
-        for session in orphaned {
-            if !self.give_on(io, session) {
-                self.orphaned.push(session);
-            }
-        }
-    }
-
-    /// Forgets ended sessions that nothing is under way for, with what no member is left for.
-    fn forget_sessions(&mut self, io: &mut Io<'_, D>) {
-        for session in std::mem::take(&mut self.forgettable) {
-            let Some(ended) = self.state.ended(session) else { continue };
-            let index = &self.index;
-            let is_wanted =
-                |filter: &str| Filter::new(filter).is_ok_and(|filter| index.has_members(filter));
-            if ended.orphans().any(|(_, _, filter)| is_wanted(filter)) {
-                self.orphaned.push(session);
-                self.forgettable.push(session);
-            } else if !self.end_session(io, session, true) {
-                self.forgettable.push(session);
-            }
-        }
-    }
-
-    /// False: to be tried again.
-    fn give_on(&mut self, io: &mut Io<'_, D>, session: SessionNumber) -> bool {
-        let Some(ended) = self.state.ended(session) else { return true };
-        let orphans: Vec<_> = ended
-            .orphans()
-            .map(|(number, orphan, filter)| (number, *orphan, filter.to_owned()))
-            .collect();
-        for (number, orphan, filter) in orphans {
-            let orphan_of = Orphan { session, number };
-            if self.given_on.contains_key(&orphan_of) {
-                continue;
-            }
-            let Ok(filter) = Filter::new(&filter) else { continue };
-            let Some(picked) = self.index.pick(filter, orphan.qos) else {
-                // Nobody is left in the group: its messages end with it.
-                continue;
-            };
-            if !self.give_one_on(io, orphan_of, &orphan, &picked) {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn give_one_on(
-        &mut self,
-        io: &mut Io<'_, D>,
-        from: Orphan,
-        orphan: &zzq_engine::OrphanMessage,
-        picked: &Picked,
-    ) -> bool {
-        // In memory the shard of another lane is not reached by a record.
-        if !self.journal.is_log() && picked.lane != self.lane.0 {
-            return self.give_on_across(io, from, orphan.lsn, picked);
-        }
-        let late = Late {
-            lsn: orphan.lsn,
-            qos: picked.qos.max(QoS::AtLeastOnce),
-            retain: false,
-            size: orphan.size,
-            expires_ms: orphan.expires_ms,
-            moved: Some((picked.sub, from)),
-            id: picked.id,
-        };
-        let how = How { waits: true, lanes: self.bit() | 1 << picked.lane, frees: true };
-        // The lane's own reference: the message leaves one queue and enters another.
-        self.store.refer(orphan.lsn);
-        let put = self.put_late(io, picked.session, late, true, how);
-        self.store.release(orphan.lsn);
-        if put && self.journal.is_log() {
-            self.given_on.insert(from, self.journal.handed());
-        }
-        put
-    }
-
-    /// In memory: the message itself goes to the member's lane, and leaves here.
-    fn give_on_across(
-        &mut self,
-        io: &mut Io<'_, D>,
-        from: Orphan,
-        lsn: Lsn,
-        picked: &Picked,
-    ) -> bool {
-        let Some(message) = self.store.get(lsn).cloned() else { return true };
-        let qos = picked.qos.max(QoS::AtLeastOnce);
-        let mut decision = DecisionBuf::new();
-        decision.push(picked.session, qos, false, Some(picked.sub), picked.id);
-        let decision = decision.as_decision().as_bytes().into();
-        // The member's lane may have the message under its own number already, for others.
-        let number = Number::Own(self.journal.take_own());
-        let direct = Direct { number, qos, retain: false, decision, message };
-        let to = LaneIndex(picked.lane);
-        self.send_note(io, to, Note::Publish(Box::new(direct)), Class::Receipt);
-        let mut sets = RangeSetsBuf::new();
-        sets.push_ranges(from.session, Closing::Dropped, [NumberRange::one(from.number)]);
-        self.put_expire(io, &sets, ExpiredTopics::EMPTY, true)
     }
 }

@@ -1,11 +1,15 @@
-//! Messages that were read back from the log, and the connections that wait for them.
+//! Messages that were read back from the log, queues that were read from an image, and the
+//! connections that wait for them.
 
+use rustc_hash::FxHashSet;
+use zzq_engine::SessionNumber;
+use zzq_engine::image::UntouchedReader;
 use zzq_lanes::ConnId;
 use zzq_types::{Lsn, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::journal::Journal;
-use super::link::Waits;
+use super::link::{Phase, Waits};
 use super::{Io, Shell};
 use crate::fetch::Fetched;
 
@@ -21,13 +25,26 @@ impl<D: Disk> Shell<D> {
     /// Takes what was read, and goes on with those who wait.
     pub(super) fn take_fetched(&mut self, io: &mut Io<'_, D>) {
         let Some(seat) = &self.fetch else { return };
-        for Fetched { conn, messages, error } in seat.take() {
+        for fetched in seat.take() {
+            let (conn, messages, error) = match fetched {
+                Fetched::Messages { conn, messages, error } => (conn, messages, error),
+                Fetched::Queue { session, read } => {
+                    self.take_queue(io, session, read);
+                    continue;
+                }
+            };
+            // Who has had them from another's request meanwhile, or has gone, would let them go no
+            // more.
+            let waits: FxHashSet<Lsn> = self.awaited_by(conn).collect();
             for (lsn, message) in messages {
                 if self.wanted.contains(&lsn) {
                     self.fetched.insert(lsn, message);
-                } else if self.store.get(lsn).is_none() {
+                } else if waits.contains(&lsn) && self.store.get(lsn).is_none() {
                     self.store.keep(lsn, message, 1);
                 }
+            }
+            if let Some(link) = self.links.up_mut(conn) {
+                link.out.asks = false;
             }
             if let Some(error) = error {
                 self.unreadable(io, conn, &error);
@@ -35,6 +52,59 @@ impl<D: Disk> Shell<D> {
                 self.has_come(io, conn, Waits::Message);
                 io.turn_again();
             }
+        }
+    }
+
+    /// The messages that a connection has asked for and not sent yet.
+    fn awaited_by(&self, conn: ConnId) -> impl Iterator<Item = Lsn> {
+        let link = self.links.get(conn).filter(|link| link.phase == Phase::Up);
+        let queue =
+            link.and_then(|link| self.state.session(link.session?)).map(zzq_engine::Session::queue);
+        link.zip(queue).into_iter().flat_map(|(link, queue)| {
+            let asked = link.out.asked;
+            let unsent = link.out.numbers.unsent(queue);
+            unsent.take_while(move |next| next.number <= asked).map(|next| next.lsn)
+        })
+    }
+
+    /// Asks for what stayed in an image of a session's queue, if anything did: then nothing that
+    /// touches the queue is done before it has come. Connections that wait for it are parked.
+    pub(super) fn asks_for_queue(&mut self, session: SessionNumber) -> bool {
+        let Some(front) = self.state.untouched(session) else { return false };
+        assert!(self.fetch.is_some(), "only a log has images");
+        if let Some(seat) = &self.fetch
+            && !self.unreadable_queues.contains(&session)
+            && self.touching.insert(session)
+        {
+            seat.request_queue(session, front);
+        }
+        true
+    }
+
+    fn take_queue(
+        &mut self,
+        io: &mut Io<'_, D>,
+        session: SessionNumber,
+        read: Result<UntouchedReader, String>,
+    ) {
+        self.touching.remove(&session);
+        let given = read.and_then(|read| {
+            // Nothing is given to a session that has ended meanwhile.
+            self.state.give_back(read).map_err(|error| error.to_string())
+        });
+        if let Err(error) = given {
+            tracing::error!(%session, error, "a queue cannot be read from its image");
+            self.unreadable_queues.insert(session);
+        }
+        self.unpark(io);
+        io.turn_again();
+    }
+
+    /// Lets go what was asked for by those who are gone: the log is not to be kept for it.
+    pub(super) fn forget_unwanted(&mut self) {
+        if self.granting.is_empty() && self.going_on.is_empty() {
+            self.wanted.clear();
+            self.fetched.clear();
         }
     }
 
@@ -46,7 +116,7 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Lets go what is kept in memory for a session that nobody is connected to: the log has it.
-    pub(super) fn forget_cached(&mut self, session: zzq_engine::SessionNumber) {
+    pub(super) fn forget_cached(&mut self, session: SessionNumber) {
         /// As many as may have been under way or read ahead.
         const MOST: usize = 1 << 16;
         let Some(known) = self.state.session(session) else { return };

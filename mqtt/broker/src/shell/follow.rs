@@ -17,6 +17,7 @@ use super::journal::{How, Journal};
 use super::link::Waits;
 use super::live::Made;
 use super::message::Message;
+use super::rights::may_receive;
 use super::wire::{Content, Ids, Manner, Receiver};
 use super::{Io, Shell};
 use crate::options::DeliverPolicy;
@@ -31,7 +32,13 @@ enum Wait {
     /// A session's queue goes on.
     Pump(SessionNumber),
     /// A message goes out at QoS 0.
-    Deliver0 { session: SessionNumber, retain: bool, ids: Box<[SubscriptionId]>, message: Message },
+    Deliver0 {
+        session: SessionNumber,
+        retain: bool,
+        ids: Box<[SubscriptionId]>,
+        message: Message,
+        place: Option<Lsn>,
+    },
 }
 
 impl Later {
@@ -64,13 +71,31 @@ impl Later {
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     queued: Vec<(SessionNumber, QueueNumber)>,
-    deliver0: Vec<(SessionNumber, bool, Vec<SubscriptionId>)>,
+    deliver0: Vec<Delivery0>,
     released: Vec<Lsn>,
     late: Vec<Lsn>,
     ended: Vec<SessionNumber>,
     orphans: Vec<SessionNumber>,
+    /// Messages that ended sessions have: those of a publish or a late decision are new to them.
+    orphaned: Vec<Lsn>,
     retained: bool,
+    /// Topics that have no retained message any more.
+    cleared: Vec<Box<str>>,
+    /// These are asked for.
+    pub(super) tells_cleared: bool,
     will: bool,
+}
+
+/// A message goes out at QoS 0.
+#[derive(Debug)]
+pub(super) struct Delivery0 {
+    pub(super) session: SessionNumber,
+    /// The record that holds it.
+    pub(super) lsn: Lsn,
+    pub(super) retain: bool,
+    /// It is sent with its place in the log.
+    pub(super) placed: bool,
+    pub(super) ids: Vec<SubscriptionId>,
 }
 
 impl Gathered {
@@ -81,7 +106,9 @@ impl Gathered {
         self.late.clear();
         self.ended.clear();
         self.orphans.clear();
+        self.orphaned.clear();
         self.retained = false;
+        self.cleared.clear();
         self.will = false;
     }
 }
@@ -95,15 +122,21 @@ impl Effects for Gathered {
                     self.late.push(lsn);
                 }
             }
-            Effect::Deliver0 { session, retain, ids, .. } => {
-                self.deliver0.push((session, retain, ids.into_iter().collect()));
+            Effect::Deliver0 { session, lsn, retain, placed, ids } => {
+                let ids = ids.into_iter().collect();
+                self.deliver0.push(Delivery0 { session, lsn, retain, placed, ids });
             }
             Effect::Released { lsn } => self.released.push(lsn),
             Effect::SessionEnded { session, .. } => self.ended.push(session),
-            Effect::Orphaned { session, .. } | Effect::OrphansReady { session } => {
+            Effect::Orphaned { session, lsn, .. } => {
                 self.orphans.push(session);
+                self.orphaned.push(lsn);
             }
+            Effect::OrphansReady { session } => self.orphans.push(session),
             Effect::RetainedSet { .. } => self.retained = true,
+            Effect::RetainedRemoved { topic } if self.tells_cleared => {
+                self.cleared.push(topic.into());
+            }
             Effect::WillHeld { .. } => self.will = true,
             // What is due is looked up; the rest was known when the record was made.
             Effect::SessionOpened { .. }
@@ -166,6 +199,8 @@ impl<D: Disk> Shell<D> {
                     self.overlay.seen_applied(self.applied);
                 }
             }
+            // Each lane follows all of them: one tells.
+            self.counts.groups += u64::from(self.lane.0 == 0);
             self.followed = Lsn::new(group.last_lsn().get());
         }
         any
@@ -192,6 +227,9 @@ impl<D: Disk> Shell<D> {
     ) {
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();
+        if let Record::SessionEnd(end) = record {
+            self.count_ended(end.session);
+        }
         if Journal::<D>::is_own(lsn) {
             self.state.apply_unlogged(lsn, time_ms, record, &mut gathered);
         } else {
@@ -199,13 +237,17 @@ impl<D: Disk> Shell<D> {
         }
         if let Record::Publish(publish) = record {
             if let Some(made) = made.filter(|_| self.goes_directly(publish)) {
-                let sessions = gathered.deliver0.drain(..).map(|(session, ..)| session);
+                // To who is told places it comes by way of the log alone.
+                let directly = gathered.deliver0.extract_if(.., |to| !to.placed);
+                let sessions = directly.map(|to| to.session);
                 self.live.came_by_log(made, publish.topic.as_str(), lsn, sessions);
             }
             self.deliver(io, lsn, time_ms, publish, &gathered);
         } else {
-            for lsn in &gathered.late {
-                self.store.refer(*lsn);
+            let is_late = matches!(record, Record::LateDecision(_));
+            let adopted = gathered.orphaned.iter().filter(|_| is_late);
+            for lsn in gathered.late.iter().chain(adopted) {
+                self.refer(*lsn);
             }
             if gathered.will
                 && let Some(will) = HeldWill::of(record)
@@ -213,6 +255,9 @@ impl<D: Disk> Shell<D> {
                 self.wills.insert(lsn, will);
             }
             self.pump_queued(io, &gathered);
+            for delivery in gathered.deliver0.drain(..) {
+                self.give_at_qos_0(io, lsn, delivery);
+            }
         }
         for lsn in &gathered.released {
             self.store.release(*lsn);
@@ -220,6 +265,14 @@ impl<D: Disk> Shell<D> {
         }
         for session in &gathered.ended {
             self.forget_session(io, *session);
+        }
+        for topic in &gathered.cleared {
+            self.retained_is_now(topic);
+        }
+        if gathered.retained
+            && let Record::Publish(publish) = record
+        {
+            self.retained_is_now(publish.topic.as_str());
         }
         self.orphaned.extend(gathered.orphans.iter().copied());
         self.gathered = gathered;
@@ -256,23 +309,26 @@ impl<D: Disk> Shell<D> {
         let progress = self.progress();
         let mut copy = None;
         self.wire.begin(gathered.deliver0.len() + gathered.queued.len());
-        for (session, retain, ids) in &gathered.deliver0 {
+        for Delivery0 { session, retain, placed, ids, .. } in &gathered.deliver0 {
+            let place = Some(lsn).filter(|lsn| *placed && !Journal::<D>::is_own(*lsn));
             if publish.retain {
                 let topic = publish.topic.as_str();
                 self.live.saw_live(*session, topic, lsn, self.journal.order_step());
             }
-            if early || planted::is(Bug::EarlyAtQos0) {
-                self.deliver0(io, *session, content, *retain, Ids::List(ids));
+            if place.is_none() && (early || planted::is(Bug::EarlyAtQos0)) {
+                let own = publish.publisher == Some(*session);
+                self.deliver0(io, *session, content, *retain, Ids::List(ids), own);
             } else {
                 let message = copy.get_or_insert_with(|| Message::copy(content)).clone();
                 let (session, ids) = (*session, ids.as_slice().into());
-                let wait = Wait::Deliver0 { session, retain: *retain, ids, message };
+                let wait = Wait::Deliver0 { session, retain: *retain, ids, message, place };
                 self.later.push(lsn, wait);
             }
         }
         // What no log has is kept as long as anybody refers to it.
         let own = Journal::<D>::is_own(lsn);
-        let mut needed = gathered.retained && own;
+        let adopted = gathered.orphaned.len();
+        let mut needed = own && (gathered.retained || adopted > 0);
         let mut soon = false;
         for (session, number) in &gathered.queued {
             if publish.retain {
@@ -286,7 +342,7 @@ impl<D: Disk> Shell<D> {
             needed |= own && !(sent && self.is_fleeting(*session, *number));
             self.check_full(io, *session);
         }
-        let references = gathered.queued.len() + usize::from(gathered.retained);
+        let references = gathered.queued.len() + adopted + usize::from(gathered.retained);
         let weight = usize::try_from(publish.size()).unwrap_or(usize::MAX);
         // A log has it too, but memory is nearer.
         let handy = (soon || gathered.retained) && self.store.has_room(weight);
@@ -302,12 +358,13 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Whether a message that was sent is needed no more: nobody else gets it if its receiver goes.
-    fn is_fleeting(&self, session: SessionNumber, number: QueueNumber) -> bool {
+    pub(super) fn is_fleeting(&self, session: SessionNumber, number: QueueNumber) -> bool {
         let known = self.state.session(session);
         known.is_some_and(|known| known.is_volatile() && known.queue().pick(number).is_none())
     }
 
-    /// Sends at QoS 0 to one of many.
+    /// Sends at QoS 0 to one of many. What comes from the receiver's own client, `own`, or from the
+    /// broker holds nobody, so it is dropped as soon as the output is full.
     pub(super) fn deliver0(
         &mut self,
         io: &mut Io<'_, D>,
@@ -315,18 +372,24 @@ impl<D: Disk> Shell<D> {
         content: Content<'_>,
         retain: bool,
         ids: Ids<'_>,
+        own: bool,
     ) {
         let Some(&conn) = self.up.get(&session) else { return };
         if content.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms) {
             self.counts.expired += 1;
             return;
         }
-        if self.clogged.contains(&conn) {
+        let Some(link) = self.links.up_mut(conn) else { return };
+        if (own || link.slow) && self.clogged.contains(conn) {
             self.counts.dropped_slow += 1;
             return;
         }
+        let authoriser = self.shared.hooks.authoriser.as_deref();
+        if !may_receive(authoriser, link.who.as_ref(), content.topic, QoS::AtMostOnce) {
+            self.counts.dropped_denied += 1;
+            return;
+        }
         let manner = Manner { qos: QoS::AtMostOnce, retain, dup: false, id: None, ids };
-        let Some(link) = self.links.up_mut(conn) else { return };
         let to = Receiver::of(conn, link);
         let sent = self.wire.send_one_of_many(io, to, content, manner, self.now_ms);
         self.counts.sent(sent);
@@ -349,9 +412,10 @@ impl<D: Disk> Shell<D> {
                         self.has_come(io, conn, Waits::Commit);
                     }
                 }
-                Wait::Deliver0 { session, retain, ids, message } => {
+                Wait::Deliver0 { session, retain, ids, message, place } => {
                     self.wire.begin(1);
-                    self.deliver0(io, session, message.content(), retain, Ids::List(&ids));
+                    let (ids, content) = (Ids::List(&ids), Content { place, ..message.content() });
+                    self.deliver0(io, session, content, retain, ids, false);
                 }
             }
         }

@@ -1,11 +1,13 @@
-//! Publishes that wait for a full queue. MQTT 3 cannot refuse one, so they are held: set aside in
-//! their order, while the connection is read for its other packets. Among these are the
-//! acknowledgements that empty the client's own queue, which others may wait for.
+//! Publishes that wait for a full queue, for a receiver's full output, or for a full disk. MQTT 3
+//! cannot refuse one, and at QoS 0 nobody can, so they are held: set aside in their order, while
+//! the connection is read for its other packets. Among these are the acknowledgements that empty
+//! the client's own queue, which others may wait for.
 //!
 //! Owns: what is set aside, within the bounds of its connection and its lane. At a bound reading
-//! stops. A client whose own queue is full meanwhile may wait for itself in a circle: after
-//! `max_hold` its publishes are thrown away unanswered and the rest is read, once more so long;
-//! then it is closed, and sends again what was not answered.
+//! stops. A client whose own queue is full meanwhile, or whose answers would make space on the
+//! disk, may wait for itself in a circle: after `max_hold` its publishes are thrown away unanswered
+//! and the rest is read, once more so long; then it is closed, and sends again what was not
+//! answered.
 //!
 //! Does not know: which queue is full; the decision says so each time it is made.
 
@@ -61,6 +63,16 @@ impl Held {
     pub(super) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
+
+    /// Whether there is something among it that its client will not send again.
+    fn has_qos_0(&self) -> bool {
+        self.packets.iter().any(|(id, _)| id.is_none())
+    }
+
+    /// Whether a publish that comes now is set aside, or thrown away.
+    pub(super) fn stops_publishes(&self) -> bool {
+        !self.is_empty() || self.stage == Stage::Sheds
+    }
 }
 
 impl Holding {
@@ -69,6 +81,11 @@ impl Holding {
         if std::mem::take(&mut self.wants_log) {
             self.tried = None;
         }
+    }
+
+    /// Something else has changed that they may wait for.
+    pub(super) fn look_again(&mut self) {
+        self.tried = None;
     }
 
     fn free(&mut self, bytes: usize) {
@@ -83,13 +100,19 @@ impl<D: Disk> Shell<D> {
     pub(super) fn is_behind_held(&self, conn: ConnId, packet: &Packet<'_>) -> bool {
         let Packet::Publish(publish) = packet else { return false };
         let Some(link) = self.links.get(conn) else { return false };
-        if link.held.is_empty() && link.held.stage != Stage::Sheds {
+        if !link.held.stops_publishes() {
             return false;
         }
         match (publish.delivery, link.session) {
             (Delivery::ExactlyOnce(id), Some(session)) => !self.is_open(session, id),
             _ => true,
         }
+    }
+
+    /// Whether a DISCONNECT waits: what the client has published at QoS 0 goes before.
+    pub(super) fn leaves_behind_held(&self, conn: ConnId, packet: &Packet<'_>) -> bool {
+        matches!(packet, Packet::Disconnect(_))
+            && self.links.get(conn).is_some_and(|link| link.held.has_qos_0())
     }
 
     /// Sets a publish aside, unless it repeats one that is: one answer is enough for both.
@@ -101,7 +124,7 @@ impl<D: Disk> Shell<D> {
         packet: &[u8],
     ) -> Flow {
         let id = publish.delivery.packet_id();
-        if self.journal.is_read_only() {
+        if self.journal.is_read_only() && id.is_some() {
             // Nothing will empty a queue.
             return self.refuse(io, conn, ReasonCode::UnspecifiedError, "the log is read-only");
         }
@@ -123,7 +146,8 @@ impl<D: Disk> Shell<D> {
             return self.park(io, conn);
         }
         if held.is_empty() {
-            tracing::info!(peer = %link.peer, client = %link.client, "held: a queue is full");
+            let (peer, client) = (link.peer, &link.client);
+            tracing::debug!(%peer, %client, "held: a queue, an output or the disk is full");
             self.holding.conns.push_back(conn);
         }
         held.packets.push_back((id, packet.into()));
@@ -132,7 +156,7 @@ impl<D: Disk> Shell<D> {
         Flow::Next
     }
 
-    #[cfg(test)]
+    /// Bytes that this lane has set aside.
     pub(super) fn held_bytes(&self) -> usize {
         self.holding.bytes
     }
@@ -209,7 +233,10 @@ impl<D: Disk> Shell<D> {
     /// A connection was stopped, or has shed, for as long as one is held.
     pub(super) fn stopped_long_enough(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         let Some(link) = self.links.up_mut(conn) else { return };
-        let is_full = link.session.is_some_and(|session| self.full.contains(&session));
+        let session = link.session;
+        let is_full = session.is_some_and(|session| self.full.has(session));
+        let is_full = is_full || self.may_free_space(session);
+        let Some(link) = self.links.up_mut(conn) else { return };
         match link.held.stage {
             Stage::Reads => return,
             Stage::Stopped if !link.parked => {
@@ -222,7 +249,7 @@ impl<D: Disk> Shell<D> {
             }
             Stage::Stopped => {}
             Stage::Sheds => {
-                let why = "it waits for a full queue, and others for its own";
+                let why = "it waits for a full queue or disk, and others for its own answers";
                 self.dismiss(io, conn, ReasonCode::QuotaExceeded, why);
                 return;
             }

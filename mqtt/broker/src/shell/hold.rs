@@ -1,114 +1,136 @@
-//! Receivers that do not keep up: publishers are held for them, for a while.
+//! Receivers that do not keep up: publishers on all lanes are held for them, for a while.
 //!
 //! Assumes: at QoS 0 the only place where messages wait is the receiver's output. At QoS 1 and 2
-//! they wait in its queue, which has a limit of its own.
+//! they wait in its queue, which has a limit of its own. When the output is full every lane is
+//! told; what is between lanes or in the log by then still comes, and is not dropped.
 
-use zzq_engine::{Decision, SessionNumber};
-use zzq_lanes::{ConnId, TimerSlot};
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+use zzq_lanes::{ConnId, Millis, TimerSlot};
 use zzq_wal::disk::Disk;
 
-use super::{Flow, Io, Shell};
+use super::{Io, Shell};
+use crate::options::Qos0Full;
 
 /// The timer of a publisher that is held.
 pub(super) const HOLD: TimerSlot = TimerSlot::B;
 
+/// What each connection may have waiting where all together have too much: no less than twice what
+/// a connection has left when it is said to have drained.
+const LEAST: usize = 32 << 10;
+
+/// How much output may wait for a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OutputMost {
+    each: usize,
+    /// Of all connections of the lane.
+    lane: usize,
+}
+
+impl OutputMost {
+    /// As things are.
+    pub(super) fn now<D: Disk>(self, io: &Io<'_, D>) -> usize {
+        if io.queued_bytes_of_all() > self.lane { self.each.min(LEAST) } else { self.each }
+    }
+}
+
+/// Receivers whose output is full.
+#[derive(Debug, Default)]
+pub(super) struct Clogged {
+    /// Until when publishers are held for them.
+    until: FxHashMap<ConnId, Millis>,
+    /// Those for whom they still are.
+    due: BTreeSet<(Millis, ConnId)>,
+}
+
+impl Clogged {
+    pub(super) fn contains(&self, conn: ConnId) -> bool {
+        !self.until.is_empty() && self.until.contains_key(&conn)
+    }
+
+    /// When somebody has been held for long enough.
+    pub(super) fn next(&self) -> Option<Millis> {
+        self.due.first().map(|(due, _)| *due)
+    }
+}
+
 impl<D: Disk> Shell<D> {
+    /// Above how much output nothing more is queued for a connection.
+    pub(super) fn output_most(&self) -> OutputMost {
+        let each = self.shared.options.limits.max_output_bytes;
+        OutputMost { each, lane: self.shared.output_bytes() }
+    }
+
     /// Notes that the output of a receiver is full.
     pub(super) fn note_clogged(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
-        let full = io.queued_bytes(conn) > self.shared.options.limits.max_output_bytes;
-        if full && self.clogged.insert(conn) {
-            io.notify_drained(conn);
-        }
-    }
-
-    /// A receiver among `decision` that its publishers are to be held for; never the publisher's
-    /// own session.
-    pub(super) fn clogged_receiver(
-        &self,
-        decision: Decision<'_>,
-        publisher: Option<SessionNumber>,
-    ) -> Option<ConnId> {
-        if self.clogged.is_empty() {
-            return None;
-        }
-        decision.iter().filter(|to| Some(to.session) != publisher).find_map(|to| {
-            let conn = *self.up.get(&to.session)?;
-            let slow = self.links.get(conn).is_none_or(|link| link.slow);
-            (!slow && self.clogged.contains(&conn)).then_some(conn)
-        })
-    }
-
-    /// Holds a publisher until the receiver has room, or for as long as publishers are held.
-    pub(super) fn hold(&mut self, io: &mut Io<'_, D>, conn: ConnId, receiver: ConnId) -> Flow {
-        if let Some(link) = self.links.up_mut(conn)
-            && link.held_for != Some(receiver)
-        {
-            link.held_for = Some(receiver);
-            io.set_timer(conn, HOLD, io.now() + self.shared.options.limits.max_hold);
-        }
-        self.park(io, conn)
-    }
-
-    /// A publisher was held long enough: its receiver counts as slow until it has drained.
-    pub(super) fn held_long_enough(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
-        let receiver = self.links.up_mut(conn).and_then(|link| link.held_for.take());
-        let Some(receiver) = receiver.filter(|receiver| self.clogged.contains(receiver)) else {
+        let most = self.output_most().now(io);
+        if io.queued_bytes(conn) <= most || self.clogged.contains(conn) {
             return;
-        };
-        if let Some(link) = self.links.up_mut(receiver) {
+        }
+        let drops = self.shared.options.qos0_full == Qos0Full::Drop;
+        let Some(link) = self.links.get_mut(conn) else { return };
+        let until = io.now() + self.shared.options.limits.max_hold;
+        self.clogged.until.insert(conn, until);
+        io.notify_drained(conn);
+        link.slow = drops;
+        if !drops {
+            self.clogged.due.insert((until, conn));
+        }
+        if let Some(session) = link.session {
+            self.announce_flags(io, session);
+        }
+    }
+
+    /// Receivers that publishers were held for long enough count as slow until they have drained.
+    pub(super) fn tire_of_clogged(&mut self, io: &mut Io<'_, D>) {
+        while let Some(&(until, conn)) = self.clogged.due.first()
+            && until <= io.now()
+        {
+            self.clogged.due.pop_first();
+            let Some(link) = self.links.get_mut(conn) else { continue };
             tracing::warn!(
                 peer = %link.peer,
                 client = %link.client,
-                "a slow receiver: QoS 0 messages to it are dropped until it has read what waits"
+                "a slow receiver: QoS 0 messages to it are dropped until it has read what waits; \
+                 --max-hold says when"
             );
             link.slow = true;
+            if let Some(session) = link.session {
+                self.announce_flags(io, session);
+            }
         }
-        self.unpark(io);
     }
 
     /// A connection has room for output again, or is gone.
     pub(super) fn unclogged(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
-        if let Some(link) = self.links.get_mut(conn) {
-            link.slow = false;
+        let clogged = self.clogged.until.remove(&conn);
+        if let Some(until) = clogged {
+            self.clogged.due.remove(&(until, conn));
         }
-        if self.clogged.remove(&conn) {
-            self.unpark(io);
+        let Some(link) = self.links.get_mut(conn) else { return };
+        link.slow = false;
+        if std::mem::take(&mut link.stuffed) {
+            io.resume(conn);
         }
-    }
-
-    /// Looks whether queues that were full have room again: records that were applied since, and
-    /// those alone, have emptied them.
-    pub(super) fn check_full_queues(&mut self, io: &mut Io<'_, D>) {
-        if self.full.is_empty() {
-            return;
-        }
-        let mut full: Vec<SessionNumber> = self.full.iter().copied().collect();
-        full.sort_unstable();
-        for session in full {
-            self.check_full(io, session);
-        }
-    }
-
-    /// Tells the lanes when a session's queue has become full, or has room again.
-    pub(super) fn check_full(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
-        let Some(known) = self.state.session(session) else { return };
-        let limits = &self.shared.options.limits;
-        let (len, bytes) = (known.queue().len(), known.queue().bytes());
-        let was = self.full.contains(&session);
-        let is = if was {
-            // Room for a tenth at least, so that the flag does not flicker.
-            len > limits.max_queued_messages / 10 * 9 || bytes > limits.max_queued_bytes / 10 * 9
-        } else {
-            len >= limits.max_queued_messages || bytes >= limits.max_queued_bytes
-        };
-        if is != was {
-            if is {
-                tracing::warn!(client = known.client(), messages = len, bytes, "a queue is full");
-                self.full.insert(session);
-            } else {
-                self.full.remove(&session);
-            }
+        if let Some(session) = link.session.filter(|_| clogged.is_some()) {
             self.announce_flags(io, session);
         }
+    }
+
+    /// Whether the answers that a client does not read take so much that it is not read either
+    /// until it has. What it is sent by others stops earlier: only its own packets bring it here.
+    pub(super) fn is_stuffed(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> bool {
+        let most_packet = self.shared.options.limits.max_packet_size as usize;
+        let most = 2 * self.output_most().now(io) + most_packet;
+        if io.queued_bytes(conn) <= most {
+            return false;
+        }
+        if let Some(link) = self.links.get_mut(conn) {
+            link.stuffed = true;
+        }
+        io.pause(conn);
+        io.notify_drained(conn);
+        true
     }
 }

@@ -9,7 +9,7 @@ use zzq_engine::{Handed, Record};
 use zzq_lanes::LaneIndex;
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
-use zzq_wal::{Group, Log, Producer, StageError, Staging, Status, TailCursor};
+use zzq_wal::{Group, Log, Producer, Space, StageError, Staging, Status, TailCursor};
 
 /// Numbers that lanes give to records that no log has start here: none of the log gets so far.
 const OWN_FIRST: u64 = 1 << 62;
@@ -28,6 +28,11 @@ pub(crate) struct Seat<D: Disk> {
     pub(crate) log: Arc<Log<D>>,
     pub(crate) producer: Producer<D>,
     pub(crate) tail: TailCursor,
+}
+
+/// Whether a number names a record that is in no log.
+pub(super) const fn is_own(lsn: Lsn) -> bool {
+    lsn.get() >= OWN_FIRST
 }
 
 /// How a record is handed over.
@@ -60,6 +65,14 @@ impl<D: Disk> Journal<D> {
         Lsn::new(self.own)
     }
 
+    /// The numbers for so many such records: the first, and how far each is from the next.
+    pub(super) fn take_own_run(&mut self, count: usize) -> (Lsn, u64) {
+        let step = u64::from(self.own_step);
+        let first = self.own + step;
+        self.own += step * count as u64;
+        (Lsn::new(first), step)
+    }
+
     /// How far apart the numbers of messages are that have one order: in a log all have, without
     /// one those of the same lane.
     pub(super) fn order_step(&self) -> u64 {
@@ -68,7 +81,7 @@ impl<D: Disk> Journal<D> {
 
     /// Whether a number was given by [`Journal::take_own`].
     pub(super) const fn is_own(lsn: Lsn) -> bool {
-        lsn.get() >= OWN_FIRST
+        is_own(lsn)
     }
 
     /// Hands a record to the log.
@@ -110,6 +123,11 @@ impl<D: Disk> Journal<D> {
     /// The committed mark; without a log everything is.
     pub(super) fn committed_lsn(&self) -> Lsn {
         self.log.as_ref().map_or(Lsn::new(u64::MAX), |seat| Lsn::new(seat.log.durable().get()))
+    }
+
+    /// The newest record that has a place; without a log none has.
+    pub(super) fn appended_lsn(&self) -> Lsn {
+        self.log.as_ref().map_or(Lsn::ZERO, |seat| Lsn::new(seat.log.appended().get()))
     }
 
     /// Asks for a wake-up when more of what was handed over is committed; true if it is already.
@@ -161,10 +179,30 @@ impl<D: Disk> Journal<D> {
         }
     }
 
+    /// How much space is left for records; enough without a log.
+    pub(super) fn space(&self) -> Space {
+        self.log.as_ref().map_or(Space::Ample, |seat| seat.log.space())
+    }
+
+    /// Whether there is only what is kept for receipts and ends.
+    pub(super) fn is_short_of_space(&self) -> bool {
+        self.space() >= Space::Short
+    }
+
+    /// Bytes of the disk that were free a moment ago.
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.log.as_ref().map_or(0, |seat| seat.log.free_bytes())
+    }
+
     /// The first record that the log still holds.
     pub(super) fn first_kept(&self) -> Lsn {
         let first = self.log.as_ref().and_then(|seat| seat.log.first_kept());
         first.map_or(Lsn::ZERO, |first| Lsn::new(first.get()))
+    }
+
+    /// How many segments the log has.
+    pub(super) fn segments(&self) -> u64 {
+        self.log.as_ref().map_or(0, |seat| seat.log.segments().len() as u64)
     }
 
     /// Marks of the log: durable and appended.

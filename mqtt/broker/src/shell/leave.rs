@@ -8,13 +8,15 @@ use zzq_codec::Disconnect;
 use zzq_engine::record::{SessionDown, SessionEnd};
 use zzq_engine::{QueueNumber, Record, SessionNumber};
 use zzq_lanes::{CloseReason, ConnId};
-use zzq_types::{Property, ReasonCode};
+use zzq_types::{PropertiesBuf, Property, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
 use super::journal::How;
 use super::link::Phase;
 use super::{Flow, Io, Shell};
+use crate::hooks::{Event, Refusal};
+use crate::options::Redirect;
 
 /// What a session's lane has to record when its connection is gone.
 #[derive(Clone, Copy, Debug)]
@@ -79,26 +81,57 @@ impl<D: Disk> Shell<D> {
         );
         let drop_will =
             disconnect.reason != ReasonCode::DisconnectWithWill && !disconnect.reason.is_failure();
+        let (reason, why) = (Some(disconnect.reason), "it disconnected".into());
+        self.tell(conn, |client| Event::Disconnected { client, reason, why });
         let leave = Leave { drop_will, expiry_s, closes: true };
         self.go_down(io, conn, leave);
         Flow::End
     }
 
+    /// The broker stops: its clients are told, and where to go.
+    pub(super) fn send_on(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        let elsewhere = self.elsewhere();
+        let mut properties = PropertiesBuf::new();
+        if let Some(elsewhere) = &elsewhere {
+            elsewhere.put_server(&mut properties);
+        }
+        let reason = elsewhere.map_or(ReasonCode::ServerShuttingDown, |other| other.reason());
+        let disconnect = Disconnect { reason, properties: properties.as_properties() };
+        self.dismiss_with(io, conn, &disconnect, "the broker stops");
+    }
+
+    /// The server that clients are to use when this one stops.
+    pub(super) fn elsewhere(&self) -> Option<Refusal> {
+        let Redirect { server, moved } = self.shared.options.redirect.as_ref()?;
+        let server = server.as_str().into();
+        Some(if *moved { Refusal::ServerMoved(server) } else { Refusal::UseAnotherServer(server) })
+    }
+
     /// The connection is gone, or will be: its session is down, its will waits.
     //= MQTT311-3.1.2-8
     //= MQTT5-3.1.2-8
-    pub(super) fn lost(&mut self, io: &mut Io<'_, D>, conn: ConnId, why: &str) {
+    pub(super) fn lost(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        reason: Option<ReasonCode>,
+        why: &str,
+    ) {
         let Some(link) = self.links.get(conn) else { return };
         match link.phase {
             Phase::Leaving => {}
-            Phase::New => {
+            Phase::New | Phase::Authenticating => {
                 tracing::debug!(peer = %link.peer, why, "connection closed before CONNECT");
                 if let Some(link) = self.links.get_mut(conn) {
                     link.phase = Phase::Leaving;
                 }
             }
-            Phase::Opening | Phase::Up => {
+            phase @ (Phase::Opening | Phase::Up) => {
                 tracing::info!(peer = %link.peer, client = %link.client, why, "client is gone");
+                if phase == Phase::Up {
+                    let why = || why.into();
+                    self.tell(conn, |client| Event::Disconnected { client, reason, why: why() });
+                }
                 let leave = Leave { drop_will: false, expiry_s: None, closes: false };
                 self.go_down(io, conn, leave);
             }
@@ -124,7 +157,10 @@ impl<D: Disk> Shell<D> {
             next: Next::Down,
             ends: expiry_s.unwrap_or(link.expiry_s) == 0,
         };
-        if self.opening.get(&link.client) == Some(&conn) {
+        // A new session whose record has no place yet is not in State: as long as that is so, who
+        // comes next has to wait for it by its name.
+        let is_known = self.state.session(session).is_some();
+        if is_known && self.opening.get(&link.client) == Some(&conn) {
             self.opening.remove(&link.client);
         }
         if was_up {

@@ -4,21 +4,28 @@
 //! is session state and stands in `zzq_engine::State`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use zzq_codec::{Decoder, Encoder};
 use zzq_engine::session::{Outbound as Numbers, Queue};
-use zzq_engine::{SessionNumber, SubNumber};
-use zzq_lanes::{ConnId, Millis};
+use zzq_engine::{QueueNumber, SessionNumber, SubNumber};
+use zzq_lanes::Millis;
 
 use super::alias::{Aliases, Given};
+use super::exchange::Exchanging;
 use super::held::Held;
+use super::questions::{Publishable, Question};
 use super::ranges::Ranges;
+use super::rates::Rates;
+use crate::hooks::Client;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// CONNECT has not come yet.
     New,
+    /// CONNECT is there, and its client is to show who it is.
+    Authenticating,
     /// CONNECT is accepted and its record not committed: nothing behind it is read.
     Opening,
     /// CONNACK has left.
@@ -37,7 +44,20 @@ pub(crate) struct Link {
     pub(crate) encoder: Encoder,
     /// Empty before CONNECT.
     pub(crate) client: Box<str>,
+    /// Who it is, if a hook has to know: from when it is let in.
+    pub(crate) who: Option<Arc<Client>>,
+    /// What is open about its next packet, and its next publish.
+    pub(super) question: Question,
+    pub(super) publishable: Publishable,
+    /// Of a CONNECT with an authentication method.
+    pub(super) exchanging: Option<Box<Exchanging>>,
+    /// By which shared groups may choose.
+    pub(crate) client_hash: u32,
+    /// When it came up: see `Shell::since`.
+    pub(crate) since: u32,
     pub(crate) session: Option<SessionNumber>,
+    /// It is a bridge of mosquitto's, by the bit in its protocol level.
+    pub(crate) is_bridge: bool,
     /// The session's records go to the log.
     pub(crate) logged: bool,
     /// The session has a will that a loss of the connection sends.
@@ -52,8 +72,8 @@ pub(crate) struct Link {
     pub(crate) staged_subs: Vec<(Box<str>, SubNumber)>,
     /// Its output was full longer than publishers are held for it.
     pub(crate) slow: bool,
-    /// The receiver that this publisher is held for.
-    pub(crate) held_for: Option<ConnId>,
+    /// It is not read: its answers fill its output.
+    pub(crate) stuffed: bool,
     /// Publishes that wait for a full queue.
     pub(super) held: Held,
     /// 1.5 times the keep alive, in ms; 0: none.
@@ -61,6 +81,8 @@ pub(crate) struct Link {
     pub(crate) heard: Millis,
     /// Its input waits here, so nothing can be heard.
     pub(crate) parked: bool,
+    /// What the client may still send, where that is bounded.
+    pub(super) rates: Option<Box<Rates>>,
     /// Aliases that the client defined.
     pub(crate) aliases: Aliases,
     /// Aliases that it was given.
@@ -84,6 +106,14 @@ pub(crate) struct Outbound {
     pub(crate) fresh_received: Ranges,
     /// Passed over because they have expired, and not handed over yet.
     pub(crate) fresh_expired: Ranges,
+    /// Messages are being read back for it.
+    pub(crate) asks: bool,
+    /// The highest number that was asked for, and the highest that was sent then. None: it gets
+    /// what comes from memory.
+    pub(crate) asked: QueueNumber,
+    pub(crate) asked_from: QueueNumber,
+    /// An answer has made room in the window: the pump goes on behind what else was read.
+    pub(crate) answered: bool,
     /// It stands in the lane's list of links with fresh receipts.
     pub(crate) owes: bool,
     pub(crate) waits: Waits,
@@ -100,7 +130,8 @@ pub(crate) enum Waits {
     /// A commit: the lane looks at it in each turn, and the log wakes the lane for it.
     Commit,
     /// The next identifier, which another message may have: looked at again when the turn has
-    /// applied what it could, for it takes a receipt.
+    /// applied what it could, for it takes a receipt. Or the next message, which is being dropped,
+    /// or before which others are being given up.
     Identifier,
 }
 
@@ -113,7 +144,14 @@ impl Link {
             decoder,
             encoder: Encoder::new(zzq_types::ProtocolVersion::V311),
             client: Box::default(),
+            who: None,
+            question: Question::default(),
+            publishable: Publishable::default(),
+            exchanging: None,
+            client_hash: 0,
+            since: 0,
             session: None,
+            is_bridge: false,
             logged: false,
             has_will: false,
             expiry_s: 0,
@@ -121,11 +159,12 @@ impl Link {
             next_sub: 1,
             staged_subs: Vec::new(),
             slow: false,
-            held_for: None,
+            stuffed: false,
             held: Held::default(),
             silence_ms: 0,
             heard: now,
             parked: false,
+            rates: None,
             aliases: Aliases::default(),
             given: None,
             inbound: 0,
@@ -137,6 +176,16 @@ impl Link {
 }
 
 impl Link {
+    /// Something waits for a hook's answer.
+    pub(super) const fn has_question(&self) -> bool {
+        self.question.due().is_some() || self.publishable.due().is_some()
+    }
+
+    /// Something waits for one until then.
+    pub(super) fn waits_until(&self, due: Millis) -> bool {
+        [self.question.due(), self.publishable.due()].contains(&Some(due))
+    }
+
     pub(super) fn is_v5(&self) -> bool {
         self.encoder.version.is_v5()
     }
@@ -158,6 +207,10 @@ impl Default for Outbound {
             fresh_taken: Ranges::default(),
             fresh_received: Ranges::default(),
             fresh_expired: Ranges::default(),
+            asks: false,
+            asked: QueueNumber::ZERO,
+            asked_from: QueueNumber::ZERO,
+            answered: false,
             owes: false,
             waits: Waits::Nothing,
         }

@@ -16,6 +16,7 @@ pub(crate) struct Message {
     topic_len: u16,
     properties_len: u32,
     expires_ms: Option<u64>,
+    time_ms: u64,
     bytes: Bytes,
 }
 
@@ -35,6 +36,7 @@ impl Message {
             topic_len: lens.0.unwrap_or(0),
             properties_len: lens.1.unwrap_or(0),
             expires_ms: content.expires_ms,
+            time_ms: content.time_ms,
             bytes: bytes.into(),
         }
     }
@@ -52,6 +54,8 @@ impl Message {
             properties: Properties::from_checked(properties),
             payload,
             expires_ms: self.expires_ms,
+            time_ms: self.time_ms,
+            place: None,
         }
     }
 
@@ -135,7 +139,14 @@ mod tests {
     fn message(payload: &[u8]) -> Message {
         let topic = TopicName::new("a/b").unwrap();
         let properties = Properties::EMPTY;
-        Message::copy(Content { topic, properties, payload, expires_ms: None })
+        Message::copy(Content {
+            topic,
+            properties,
+            payload,
+            expires_ms: None,
+            time_ms: 9,
+            place: None,
+        })
     }
 
     #[test]
@@ -147,11 +158,14 @@ mod tests {
             properties: properties.as_properties(),
             payload: b"p",
             expires_ms: Some(7),
+            time_ms: 9,
+            place: None,
         };
         let copy = Message::copy(content);
         let back = copy.content();
         assert_eq!((back.topic, back.properties), (content.topic, content.properties));
         assert_eq!((back.payload, back.expires_ms), (content.payload, content.expires_ms));
+        assert_eq!(back.time_ms, content.time_ms);
     }
 
     #[test]

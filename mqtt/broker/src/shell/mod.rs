@@ -7,13 +7,16 @@
 //! Assumes: one lane calls it, one call at a time. It reads no clock but the one it is given, holds
 //! no socket and no file: with a memory driver and a simulated disk it is deterministic.
 
+mod admit;
 mod alias;
 mod answers;
 mod changes;
 mod connect;
 mod due;
+mod exchange;
 mod fetched;
 mod follow;
+mod full;
 mod held;
 mod hold;
 mod journal;
@@ -23,26 +26,35 @@ mod links;
 mod live;
 mod message;
 mod notes;
+mod orphans;
+mod owed;
 mod packet_out;
 mod packets;
 mod publish;
 mod pump;
 mod put;
+mod questions;
 mod ranges;
+mod rates;
 mod receipts;
+mod replay;
 mod retained;
+mod rights;
+mod run;
 mod settled;
+mod space;
 mod subscribe;
 mod sys_topics;
 #[cfg(test)]
 mod tests;
+mod told;
 mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use zzq_codec::{Decoder, Limits as PacketLimits};
+use zzq_codec::{Decoder, Limits as PacketLimits, RunPlaces};
 use zzq_engine::record::{Orphan, RangeSetsBuf, UnsubscribeItemsBuf};
 use zzq_engine::{DecisionBuf, Due, Gate, Handed, Index, Overlay, Router, SessionNumber, State};
 use zzq_lanes::{
@@ -61,19 +73,30 @@ pub(crate) use self::wire::Content;
 use self::answers::Answer;
 use self::changes::Changes;
 use self::follow::{Gathered, Later};
+use self::full::Full;
 use self::held::Holding;
+use self::hold::Clogged;
 use self::leave::Farewell;
 use self::link::{Link, Waits};
 use self::links::Links;
 use self::live::Live;
 use self::message::Store;
+use self::orphans::GoingOn;
+use self::owed::Owed;
+use self::questions::Questions;
+use self::rates::Throttled;
+use self::replay::Replaying;
 use self::retained::{Granting, Query, SubAcks};
 use self::sys_topics::Renewal;
+use self::told::Told;
 use self::wire::Wire;
 use crate::clock::Clock;
 use crate::fetch::FetchSeat;
+use crate::hooks::AskSeat;
 use crate::metrics::Counts;
+use crate::replay::ReplaySeat;
 use crate::shared::Shared;
+use crate::sys::StoreState;
 
 pub(crate) type Io<'a, D> = LaneIo<'a, Shell<D>>;
 
@@ -90,6 +113,10 @@ pub(crate) struct Seed<D: Disk> {
     pub(crate) journal: Journal<D>,
     /// Reads back what left memory; with a log.
     pub(crate) fetch: Option<FetchSeat>,
+    /// Reads history; with a log.
+    pub(crate) replay: Option<ReplaySeat>,
+    /// Asks hooks; with any.
+    pub(crate) asks: Option<AskSeat>,
     /// This lane's shard.
     pub(crate) state: State,
     /// The messages of its wills.
@@ -126,14 +153,23 @@ pub(crate) struct Shell<D: Disk> {
     /// Connections whose input waits for something: offered again when anything was applied.
     parked: Vec<ConnId>,
     changes: Changes,
+    owed: Owed,
     live: Live,
     store: Store,
     /// Messages of wills, by their records.
     wills: FxHashMap<Lsn, HeldWill>,
     fetch: Option<FetchSeat>,
-    /// Retained messages that are being read back, and those that were.
+    replaying: Replaying,
+    questions: Questions,
+    told: Told,
+    /// Messages that no queue holds and that are being read back, and those that were: retained
+    /// ones, and orphans that go on at QoS 0.
     wanted: FxHashSet<Lsn>,
     fetched: FxHashMap<Lsn, Message>,
+    /// Sessions whose queue is being read from an image, and those where that has failed and
+    /// nobody was told yet.
+    touching: FxHashSet<SessionNumber>,
+    unreadable_queues: FxHashSet<SessionNumber>,
     /// Wishes for retained messages that are being granted.
     granting: BTreeMap<u64, Granting>,
     next_granting: u64,
@@ -143,10 +179,9 @@ pub(crate) struct Shell<D: Disk> {
     queries: Vec<(LaneIndex, Query)>,
     /// Notes that found their ring full.
     kept_notes: VecDeque<(LaneIndex, Note, Class)>,
-    /// Receivers whose output is full.
-    clogged: FxHashSet<ConnId>,
-    /// Sessions of this lane whose queue is full.
-    full: FxHashSet<SessionNumber>,
+    clogged: Clogged,
+    throttled: Throttled,
+    full: Full,
     /// Connections that wait for a full queue.
     holding: Holding,
     /// Sessions that are down and whose record of it found no room.
@@ -157,11 +192,14 @@ pub(crate) struct Shell<D: Disk> {
     orphaned: Vec<SessionNumber>,
     forgettable: Vec<SessionNumber>,
     given_on: FxHashMap<Orphan, Handed>,
+    going_on: GoingOn,
     settling: settled::Settling,
     /// How far the tail was followed.
     pub(crate) followed: Lsn,
     applied: Handed,
     committed: Handed,
+    /// A commit that is timed, and since when.
+    timed: Option<(Handed, Millis)>,
     gathered: Gathered,
     sets: RangeSetsBuf,
     /// Deliveries that wait for a commit.
@@ -184,6 +222,9 @@ pub(crate) struct Shell<D: Disk> {
     wants_room: bool,
     /// The fault of the log was told.
     told_read_only: bool,
+    /// How the store was when that was told.
+    store_was: StoreState,
+    run_places: RunPlaces,
     decision: DecisionBuf,
     properties: PropertiesBuf,
     filters: UnsubscribeItemsBuf,
@@ -206,8 +247,10 @@ enum Flow {
 
 impl<D: Disk> Shell<D> {
     /// A shell that has not started.
-    pub(crate) fn new(seed: Seed<D>) -> Self {
+    pub(crate) fn new(mut seed: Seed<D>) -> Self {
         let lanes = seed.shared.lanes();
+        let strategies = seed.shared.options.shared.clone();
+        seed.index.set_strategies(strategies, seed.lane.index());
         Self {
             lane: seed.lane,
             lanes,
@@ -216,7 +259,6 @@ impl<D: Disk> Shell<D> {
             now_ms: 0,
             ticked: None,
             journal: seed.journal,
-            state: seed.state,
             index: seed.index,
             router: Router::new(),
             overlay: Overlay::default(),
@@ -226,29 +268,38 @@ impl<D: Disk> Shell<D> {
             opening: FxHashMap::default(),
             parked: Vec::new(),
             changes: Changes::default(),
+            owed: Owed::default(),
             live: Live::new(lanes),
             store: Store::new(seed.shared.store_bytes()),
             wills: seed.wills,
             fetch: seed.fetch,
+            replaying: Replaying::new(seed.replay),
+            questions: Questions::new(seed.asks, seed.shared.hooks.answer_within),
+            told: Told::default(),
             wanted: FxHashSet::default(),
             fetched: FxHashMap::default(),
+            touching: FxHashSet::default(),
+            unreadable_queues: FxHashSet::default(),
             granting: BTreeMap::new(),
             next_granting: 0,
             sub_acks: SubAcks::default(),
             queries: Vec::new(),
             kept_notes: VecDeque::new(),
-            clogged: FxHashSet::default(),
-            full: FxHashSet::default(),
+            clogged: Clogged::default(),
+            throttled: Throttled::default(),
+            full: Full::default(),
             holding: Holding::default(),
             farewells: Vec::new(),
             pending: BTreeMap::new(),
             orphaned: Vec::new(),
             forgettable: Vec::new(),
             given_on: FxHashMap::default(),
+            going_on: GoingOn::default(),
             settling: settled::Settling::default(),
-            followed: Lsn::ZERO,
+            followed: seed.state.applied(),
             applied: Handed::NONE,
             committed: Handed::NONE,
+            timed: None,
             gathered: Gathered::default(),
             sets: RangeSetsBuf::new(),
             later: Later::default(),
@@ -256,6 +307,7 @@ impl<D: Disk> Shell<D> {
             owing: Vec::new(),
             crowded: Vec::new(),
             next_number: seed.first_number.get(),
+            state: seed.state,
             random: seed.random,
             counts: Counts::default(),
             due_ms: 0,
@@ -264,6 +316,8 @@ impl<D: Disk> Shell<D> {
             stopping: false,
             wants_room: false,
             told_read_only: false,
+            store_was: StoreState::Writable,
+            run_places: RunPlaces::default(),
             decision: DecisionBuf::new(),
             properties: PropertiesBuf::new(),
             filters: UnsubscribeItemsBuf::new(),
@@ -271,6 +325,12 @@ impl<D: Disk> Shell<D> {
             ready_answers: Vec::new(),
             shared: seed.shared,
         }
+    }
+
+    /// Reads a client from its CONNECT on.
+    fn decoder(&self) -> Decoder {
+        let limits = PacketLimits { max_packet: self.shared.options.limits.max_packet_size };
+        Decoder::of_clients(limits).with_bridges()
     }
 
     /// The bit of this lane in masks.
@@ -336,13 +396,14 @@ impl<D: Disk> Handler for Shell<D> {
         self.sys.due = io.now();
         // The record of this start is there: it ends what was up before, nothing that comes now.
         self.follow(io);
+        self.find_full_queues(io);
+        self.note_members();
+        self.note_retained();
     }
 
     fn accepted(&mut self, io: &mut Io<'_, D>, conn: ConnId, peer: &PeerInfo) {
         self.counts.accepted += 1;
-        let limits = PacketLimits { max_packet: self.shared.options.limits.max_packet_size };
-        let decoder = Decoder::of_clients(limits).with_bridges();
-        self.links.insert(conn, Link::new(peer.addr, decoder, io.now()));
+        self.links.insert(conn, Link::new(peer.addr, self.decoder(), io.now()));
         let due = io.now() + self.shared.options.limits.connect_timeout;
         io.set_timer(conn, SILENCE, due);
         tracing::debug!(peer = %peer.addr, "connection accepted");
@@ -363,7 +424,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.tick_once(io);
         // Behind DISCONNECT it is closed when what that says is committed: see `disconnect`.
         let leaves = self.links.get(conn).is_some_and(|link| link.phase == link::Phase::Leaving);
-        self.lost(io, conn, "the peer closed it");
+        self.lost(io, conn, None, "the peer closed it");
         if !leaves {
             io.close(conn, zzq_lanes::Close::AfterFlush);
         }
@@ -373,11 +434,13 @@ impl<D: Disk> Handler for Shell<D> {
         self.tick_once(io);
         self.unclogged(io, conn);
         self.has_come(io, conn, Waits::Output);
+        // This comes behind the end of a turn, which is where others go on who have waited for it.
+        io.turn_again();
     }
 
     fn closed(&mut self, io: &mut Io<'_, D>, conn: ConnId, why: CloseReason) {
         self.tick_once(io);
-        self.lost(io, conn, &leave::cause(why));
+        self.lost(io, conn, None, &leave::cause(why));
         self.unclogged(io, conn);
         self.links.remove(conn);
     }
@@ -387,7 +450,6 @@ impl<D: Disk> Handler for Shell<D> {
         if slot == SILENCE {
             self.silent(io, conn);
         } else {
-            self.held_long_enough(io, conn);
             self.stopped_long_enough(io, conn);
         }
     }
@@ -396,6 +458,8 @@ impl<D: Disk> Handler for Shell<D> {
         self.tick_once(io);
         self.unpark(io);
         self.take_fetched(io);
+        self.take_stretches(io);
+        self.take_answers(io);
         self.retry_notes(io);
     }
 
@@ -408,16 +472,26 @@ impl<D: Disk> Handler for Shell<D> {
     fn turn_end(&mut self, io: &mut Io<'_, D>) -> Option<Millis> {
         self.tick();
         self.journal.reap(self.now_ms);
+        self.time_commits(io.now());
+        self.heed_space(io);
         self.give_committed(io);
         self.send_later(io);
+        self.go_on_at_qos_0(io);
         self.say_farewells(io);
         self.go_on_granting(io);
+        self.forget_unwanted();
+        self.go_on_replaying(io);
         self.look_after_due(io);
+        self.relieve_queues(io);
         self.renew_sys(io);
         self.hand_over_receipts(io);
         self.go_on_held(io);
         let again = self.turn_the_log(io);
         self.check_full_queues(io);
+        self.tire_of_clogged(io);
+        self.tire_of_questions(io);
+        self.go_on_throttled(io);
+        self.tell_owed(io);
         self.go_on_crowded(io);
         // They may have waited for what was followed just now.
         self.answer_queries(io);
@@ -429,7 +503,7 @@ impl<D: Disk> Handler for Shell<D> {
     fn stopping(&mut self, io: &mut Io<'_, D>) {
         self.stopping = true;
         for conn in io.connections() {
-            self.dismiss(io, conn, ReasonCode::ServerShuttingDown, "the broker stops");
+            self.send_on(io, conn);
         }
         self.hand_over_receipts(io);
     }
@@ -481,8 +555,8 @@ impl<D: Disk> Shell<D> {
         if ready || more || waits && self.journal.wants_more() {
             io.turn_again();
         }
-        let waits = !self.later.is_empty() && !self.journal.is_read_only();
-        if waits && self.journal.wants_lsn(self.later.first()) {
+        let first = self.first_awaited();
+        if first.is_some() && !self.journal.is_read_only() && self.journal.wants_lsn(first) {
             io.turn_again();
         }
         let done = |handed: &Handed| *handed <= self.applied;
@@ -500,7 +574,17 @@ impl<D: Disk> Shell<D> {
         let due = (self.due_ms != u64::MAX).then(|| wait(self.due_ms));
         let sys = (self.lane.0 == 0 && !self.shared.options.sys_interval.is_zero())
             .then_some(self.sys.due);
-        [log, due, sys].into_iter().flatten().min()
+        let full = self.full.next_ms().filter(|_| !self.journal.is_read_only()).map(wait);
+        let waits = [self.clogged.next(), self.throttled.next(), self.questions.next()];
+        [log, due, full, sys].into_iter().chain(waits).flatten().min()
+    }
+
+    /// The first record whose commit deliveries wait for.
+    fn first_awaited(&self) -> Option<Lsn> {
+        let committed = self.journal.committed_lsn();
+        // What is committed and goes on at QoS 0 waits to be read back.
+        let going_on = self.going_on.first().filter(|given| *given > committed);
+        [self.later.first(), going_on].into_iter().flatten().min()
     }
 
     fn publish_counts(&mut self, io: &Io<'_, D>) {
@@ -512,9 +596,12 @@ impl<D: Disk> Shell<D> {
         self.counts.sessions = self.state.session_count() as u64;
         self.counts.retained = self.state.retained().len() as u64;
         self.counts.queued = self.state.queued() as u64;
+        self.counts.held_answers = self.gate.len() as u64;
+        self.counts.held_bytes = self.held_bytes() as u64;
         // Each lane knows all of them: one tells.
         let tells = self.lane.0 == 0;
         self.counts.subscriptions = if tells { self.index.subscriptions() as u64 } else { 0 };
+        self.tell_dropped();
         self.shared.metrics[self.lane.index()].publish(&self.counts);
     }
 

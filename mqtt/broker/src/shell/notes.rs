@@ -17,6 +17,7 @@ use super::retained::{Found, Query};
 use super::wire::Content;
 use super::{Io, Shell};
 use crate::planted::{self, Bug};
+use crate::replay::standing;
 
 /// What travels with a connection to the lane of its session: nothing, its CONNECT is unread.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Carried;
 pub(crate) struct Taken {
     pub(super) filter: Box<str>,
     pub(super) subscriber: Subscriber,
+    /// It starts in the past.
+    pub(super) replays: bool,
 }
 
 /// From lane to lane.
@@ -45,7 +48,9 @@ pub(crate) enum Note {
     /// What was handed over before a change is committed.
     Report { change: u32 },
     /// How a session stands.
-    Flags { session: SessionNumber, flags: SessionFlags },
+    Flags { session: SessionNumber, flags: SessionFlags, since: u32 },
+    /// How many messages a member of a group is owed.
+    Owed { session: SessionNumber, owed: u16 },
     /// Which retained messages match?
     Query(Query),
     /// These.
@@ -71,14 +76,23 @@ pub(super) enum Number {
     Record(Made),
 }
 
+/// Where a message was published.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// On this lane, for so many receivers on all of them.
+    Here(usize),
+    /// On another, by a client of its own.
+    Across,
+}
+
 impl<D: Disk> Shell<D> {
     pub(super) fn note(&mut self, io: &mut Io<'_, D>, from: LaneIndex, note: Note) {
         match note {
             Note::Publish(direct) => self.take_direct(io, &direct),
             Note::Subscribed { change, taken } => {
                 for one in taken {
+                    standing::stand(&mut self.index, &one.filter, one.subscriber, one.replays);
                     if let Ok(filter) = Filter::new(&one.filter) {
-                        self.index.insert(filter, one.subscriber);
                         self.hold_members(io, filter, one.subscriber.flags);
                     }
                 }
@@ -86,9 +100,7 @@ impl<D: Disk> Shell<D> {
             }
             Note::Unsubscribed { change, session, filters } => {
                 for text in filters {
-                    if let Ok(filter) = Filter::new(&text) {
-                        self.index.remove(filter, session);
-                    }
+                    standing::leave(&mut self.index, &text, session);
                 }
                 self.answer(io, Answer::Report { to: from, change });
             }
@@ -97,10 +109,12 @@ impl<D: Disk> Shell<D> {
                 self.answer(io, Answer::Report { to: from, change });
             }
             Note::Sight { change } => self.answer(io, Answer::Report { to: from, change }),
-            Note::Report { .. } if planted::is(Bug::SubackAtCommit) => {}
             Note::Report { change } => self.change_committed(io, change),
-            Note::Flags { session, flags } => {
-                self.index.set_flags(session, flags);
+            Note::Flags { session, flags, since } => {
+                self.index.set_flags(session, flags, since);
+            }
+            Note::Owed { session, owed } => {
+                self.index.set_load(session, owed);
             }
             Note::Query(query) => self.queries.push((from, query)),
             Note::Found(found) => self.take_found(io, found),
@@ -153,7 +167,7 @@ impl<D: Disk> Shell<D> {
         self.send_direct(io, record, content, lanes, Number::Own(lsn));
         let plain = record.qos == QoS::AtMostOnce && !record.retain && record.will_of.is_none();
         if plain {
-            self.deliver_plain(io, record, content, routed.destinations);
+            self.deliver_plain(io, record, content, Way::Here(routed.destinations), false);
         } else if lanes & self.bit() != 0 {
             self.apply(io, lsn, self.now_ms, &Record::Publish(*record));
         }
@@ -170,7 +184,7 @@ impl<D: Disk> Shell<D> {
     ) {
         let content = Content::of(record, self.now_ms);
         self.send_direct(io, record, content, routed.lanes, Number::Record(made));
-        self.deliver_retained(io, record, content, made, routed.destinations);
+        self.deliver_retained(io, record, content, made, Way::Here(routed.destinations));
     }
 
     /// Sends a message to all lanes among `lanes` but this one.
@@ -199,18 +213,42 @@ impl<D: Disk> Shell<D> {
         }
     }
 
-    /// A message at QoS 0 that changes no state: straight to its receivers.
+    /// A message at QoS 0 that changes no state: straight to its receivers. To a subscription that
+    /// starts in the past one comes by way of the log alone, if it is there (`by_log`), and one
+    /// that is nowhere when history is over.
     fn deliver_plain(
         &mut self,
         io: &mut Io<'_, D>,
         record: &PublishRecord<'_>,
         content: Content<'_>,
-        receivers: usize,
+        way: Way,
+        by_log: bool,
     ) {
+        let Way::Here(receivers) = way else {
+            self.wire.begin(2);
+            return self.deliver_each(io, record, content, by_log, |_| false);
+        };
         self.wire.begin(receivers);
+        let by = record.publisher;
+        self.deliver_each(io, record, content, by_log, |to| by.is_none_or(|by| by == to));
+    }
+
+    fn deliver_each(
+        &mut self,
+        io: &mut Io<'_, D>,
+        record: &PublishRecord<'_>,
+        content: Content<'_>,
+        by_log: bool,
+        is_own: impl Fn(SessionNumber) -> bool,
+    ) {
         for to in record.decision {
+            let replay = self.replay_of(to.session, to.pick);
+            if replay.is_some_and(|replay| by_log || !replay.is_live) {
+                continue;
+            }
             let ids = super::wire::Ids::Of(to.ids);
-            self.deliver0(io, to.session, content, to.retain, ids);
+            let own = is_own(to.session);
+            self.deliver0(io, to.session, content, to.retain, ids, own);
         }
     }
 
@@ -221,11 +259,18 @@ impl<D: Disk> Shell<D> {
         record: &PublishRecord<'_>,
         content: Content<'_>,
         made: Made,
-        receivers: usize,
+        way: Way,
     ) {
-        let sessions = record.decision.iter().map(|to| to.session);
-        self.live.came_directly(made, record.topic.as_str(), sessions);
-        self.deliver_plain(io, record, content, receivers);
+        let state = &self.state;
+        let placed = |session, pick: Option<_>| {
+            pick.is_some_and(|pick| {
+                let known = state.session(session);
+                known.is_some_and(|known| known.replay(pick).is_some())
+            })
+        };
+        let others = record.decision.iter().filter(|to| !placed(to.session, to.pick));
+        self.live.came_directly(made, record.topic.as_str(), others.map(|to| to.session));
+        self.deliver_plain(io, record, content, way, true);
     }
 
     fn take_direct(&mut self, io: &mut Io<'_, D>, direct: &Direct) {
@@ -236,9 +281,9 @@ impl<D: Disk> Shell<D> {
         let record = content.record(direct.qos, decision);
         let record = PublishRecord { retain: direct.retain, ..record };
         match direct.number {
-            Number::Record(made) => self.deliver_retained(io, &record, content, made, 2),
+            Number::Record(made) => self.deliver_retained(io, &record, content, made, Way::Across),
             Number::Own(_) if direct.qos == QoS::AtMostOnce && !direct.retain => {
-                self.deliver_plain(io, &record, content, 2);
+                self.deliver_plain(io, &record, content, Way::Across, false);
             }
             Number::Own(lsn) => {
                 let time_ms = self.published_ms(&record, content.expires_ms);

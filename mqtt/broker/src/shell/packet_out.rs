@@ -31,17 +31,32 @@ pub(super) fn write_ack<H: Handler>(
     conn: ConnId,
     encoder: Encoder,
     kind: AckKind,
-    mut ack: Ack<'_>,
+    ack: Ack<'_>,
 ) -> bool {
-    if kind == AckKind::PubRel {
-        ack.packet_id = planted::sent_as(conn, ack.packet_id);
-    }
-    if !encoder.version.is_v5() {
-        // There is no way to say anything but success.
-        ack.reason = ReasonCode::Success;
-    }
-    write_packet(io, counts, conn, |output| {
-        let written = encoder.ack(kind, &ack, output);
+    write_acks(io, counts, conn, encoder, kind, [ack])
+}
+
+/// Appends acknowledgements of one kind. False: the connection is absent.
+pub(super) fn write_acks<'a, H: Handler>(
+    io: &mut LaneIo<'_, H>,
+    counts: &mut Counts,
+    conn: ConnId,
+    encoder: Encoder,
+    kind: AckKind,
+    acks: impl IntoIterator<Item = Ack<'a>>,
+) -> bool {
+    let Some(mut output) = io.output(conn) else { return false };
+    for mut ack in acks {
+        if kind == AckKind::PubRel {
+            ack.packet_id = planted::sent_as(conn, ack.packet_id);
+        }
+        if !encoder.version.is_v5() {
+            // There is no way to say anything but success.
+            ack.reason = ReasonCode::Success;
+        }
+        let written = encoder.ack(kind, &ack, &mut output);
         assert!(written.is_ok(), "an acknowledgement of four bytes always fits: {written:?}");
-    })
+        counts.packets_out += 1;
+    }
+    true
 }

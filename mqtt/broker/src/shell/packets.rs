@@ -1,15 +1,17 @@
 //! Bytes of a connection become packets, and packets find their handlers.
 
 use zzq_codec::{
-    Ack, AckKind, Answer as LastWord, ConnAck, DecodeError, Decoder, Disconnect, Packet, Publish,
+    Ack, AckKind, AckRun, Answer as LastWord, ConnAck, Connect, DecodeError, Decoder, Disconnect,
+    Encoder, Packet, Publish,
 };
 use zzq_lanes::{Close, ConnId};
-use zzq_types::ReasonCode;
+use zzq_types::{Properties, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::link::Phase;
-use super::packet_out::{write_ack, write_packet};
+use super::packet_out::{write_acks, write_packet};
 use super::{Flow, Io, SILENCE, Shell};
+use crate::hooks::Event;
 use crate::planted;
 
 impl<D: Disk> Shell<D> {
@@ -18,58 +20,136 @@ impl<D: Disk> Shell<D> {
         let Some(link) = self.links.get_mut(conn) else { return input.len() };
         link.heard = io.now();
         link.parked = false;
-        let mut used = 0;
-        let mut previous: Option<Publish<'_>> = None;
-        while used < input.len() {
-            let rest = &input[used..];
+        if self.is_stuffed(io, conn) {
+            return 0;
+        }
+        let is_metered = self.links.get(conn).is_some_and(|link| link.rates.is_some());
+        let mut reading = Reading { input, used: 0, is_metered, singly: 0, previous: None };
+        while reading.used < input.len() {
             let Some(link) = self.links.get(conn) else { return input.len() };
             match link.phase {
-                Phase::New | Phase::Up => {}
+                Phase::New | Phase::Up | Phase::Authenticating => {}
                 Phase::Opening => {
                     io.pause(conn);
                     break;
                 }
                 Phase::Leaving => return input.len(),
             }
-            let decoder = link.decoder;
-            let (packet, size) = match next_packet(decoder, previous.as_ref(), rest) {
-                Ok(Some(next)) => next,
-                Ok(None) => {
-                    if let Ok(Some(header)) = decoder.header(rest) {
-                        io.want(conn, header.total_len());
-                    }
-                    break;
+            let (decoder, phase) = (link.decoder, link.phase);
+            if is_metered && self.is_throttled(io, conn) {
+                break;
+            }
+            let is_plain = phase == Phase::Up && !is_metered;
+            let step = match decoder.acks(reading.rest()).filter(|_| is_plain) {
+                Some(acks) => self.read_acks(io, conn, acks, &mut reading),
+                None if phase == Phase::Authenticating => {
+                    self.read_authentication(io, conn, decoder, &mut reading)
                 }
-                Err(error) => {
-                    self.fault(io, conn, &error);
-                    return input.len();
-                }
+                None => self.read_packet(io, conn, decoder, &mut reading),
             };
-            let mut flow = Flow::Hold;
-            if !self.is_behind_held(conn, &packet) {
-                flow = self.packet(io, conn, &packet);
+            match step {
+                Step::Further => {}
+                Step::Rest => break,
+                Step::End => return input.len(),
             }
-            if flow == Flow::Hold
-                && let Packet::Publish(publish) = &packet
-            {
-                flow = self.set_aside(io, conn, publish, &rest[..size]);
-            }
-            match flow {
-                Flow::Next | Flow::Hold => {}
-                Flow::Again => break,
-                Flow::End => {
-                    self.counts.packets_in += 1;
-                    return input.len();
-                }
-            }
-            previous = match packet {
-                Packet::Publish(publish) if publish.topic.is_some() => Some(publish),
-                _ => None,
-            };
-            used += size;
-            self.counts.packets_in += 1;
         }
-        used
+        self.go_on_answered(io, conn);
+        reading.used
+    }
+
+    fn read_acks(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        acks: AckRun<'_>,
+        reading: &mut Reading<'_>,
+    ) -> Step {
+        let (done, flow) = self.acks(io, conn, acks);
+        self.counts.packets_in += done as u64;
+        reading.previous = None;
+        reading.used += AckRun::PACKET_LEN * done;
+        match flow {
+            Flow::Next | Flow::Hold => Step::Further,
+            Flow::Again => Step::Rest,
+            Flow::End => Step::End,
+        }
+    }
+
+    /// Handles the packet at the front, or the run that it begins.
+    fn read_packet(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        decoder: Decoder,
+        reading: &mut Reading<'_>,
+    ) -> Step {
+        let rest = reading.rest();
+        let (packet, size) = match self.next_whole(io, conn, decoder, reading) {
+            Ok(next) => next,
+            Err(step) => return step,
+        };
+        if self.leaves_behind_held(conn, &packet) {
+            self.park(io, conn);
+            return Step::Rest;
+        }
+        if let Packet::Publish(first) = &packet
+            && reading.used >= reading.singly
+            && !reading.is_metered
+        {
+            let run = self.publish_run(io, conn, first, rest);
+            self.counts.packets_in += run.messages as u64;
+            reading.used += run.bytes;
+            reading.singly = reading.used + run.left;
+            if run.messages > 0 {
+                return Step::Further;
+            }
+        }
+        let mut flow = Flow::Hold;
+        if !self.is_behind_held(conn, &packet) {
+            flow = self.packet(io, conn, &packet);
+        }
+        if flow == Flow::Hold
+            && let Packet::Publish(publish) = &packet
+        {
+            flow = self.set_aside(io, conn, publish, &rest[..size]);
+        }
+        if flow == Flow::Again {
+            return Step::Rest;
+        }
+        if reading.is_metered {
+            self.count_rate(conn, matches!(packet, Packet::Publish(_)), size);
+        }
+        self.counts.packets_in += 1;
+        reading.used += size;
+        reading.previous = match packet {
+            Packet::Publish(publish) if publish.topic.is_some() => Some(publish),
+            _ => None,
+        };
+        if flow == Flow::End { Step::End } else { Step::Further }
+    }
+
+    /// The packet at the front, if all of it is there.
+    pub(super) fn next_whole<'a>(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        decoder: Decoder,
+        reading: &Reading<'a>,
+    ) -> Result<(Packet<'a>, usize), Step> {
+        let rest = reading.rest();
+        match next_packet(decoder, reading.previous.as_ref(), rest) {
+            Ok(Some(next)) => Ok(next),
+            Ok(None) => {
+                if let Ok(Some(header)) = decoder.header(rest) {
+                    io.want(conn, header.total_len());
+                }
+                Err(Step::Rest)
+            }
+            Err(error) => {
+                self.fault(io, conn, &error);
+                Err(Step::End)
+            }
+        }
     }
 
     fn packet(&mut self, io: &mut Io<'_, D>, conn: ConnId, packet: &Packet<'_>) -> Flow {
@@ -84,11 +164,7 @@ impl<D: Disk> Shell<D> {
             Packet::Unsubscribe(unsubscribe) => self.unsubscribe(io, conn, unsubscribe),
             Packet::PingReq => self.ping(io, conn),
             Packet::Disconnect(disconnect) => self.disconnect(io, conn, disconnect),
-            Packet::Auth(_) => {
-                // No method was agreed at CONNECT, since none is supported.
-                //= MQTT5-4.12.0-7
-                self.refuse(io, conn, ReasonCode::ProtocolError, "AUTH without a method")
-            }
+            Packet::Auth(auth) => self.auth(io, conn, auth),
             Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
                 // The decoder refuses what only servers send.
                 self.refuse(io, conn, ReasonCode::ProtocolError, "a packet that only servers send")
@@ -117,7 +193,11 @@ impl<D: Disk> Shell<D> {
             answer = LastWord::Close;
         }
         write_packet(io, &mut self.counts, conn, |output| answer.encode(output));
-        self.lost(io, conn, "it broke the protocol");
+        let reason = match answer {
+            LastWord::Disconnect(reason) => Some(reason),
+            LastWord::Close | LastWord::ConnAck(..) => None,
+        };
+        self.lost(io, conn, reason, "it broke the protocol");
         io.close(conn, Close::AfterFlush);
     }
 
@@ -144,6 +224,18 @@ impl<D: Disk> Shell<D> {
         reason: ReasonCode,
         why: &str,
     ) {
+        self.dismiss_with(io, conn, &Disconnect::with_reason(reason), why);
+    }
+
+    /// [`Shell::dismiss`] with more to say than a reason, if that fits.
+    pub(super) fn dismiss_with(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        disconnect: &Disconnect<'_>,
+        why: &str,
+    ) {
+        let reason = disconnect.reason;
         let Some(link) = self.links.get(conn) else { return };
         if link.phase != Phase::Leaving {
             let (peer, client) = (link.peer, &link.client);
@@ -152,11 +244,14 @@ impl<D: Disk> Shell<D> {
         if link.phase == Phase::Up && link.encoder.version.is_v5() {
             let encoder = link.encoder;
             write_packet(io, &mut self.counts, conn, |output| {
+                if encoder.disconnect(disconnect, output).is_ok() {
+                    return;
+                }
                 let written = encoder.disconnect(&Disconnect::with_reason(reason), output);
                 assert!(written.is_ok(), "a DISCONNECT of four bytes always fits: {written:?}");
             });
         }
-        self.lost(io, conn, why);
+        self.lost(io, conn, Some(reason), why);
         io.close(conn, Close::AfterFlush);
     }
 
@@ -168,25 +263,45 @@ impl<D: Disk> Shell<D> {
     //= MQTT5-3.1.4-6
     //= MQTT5-3.2.2-6
     //= MQTT5-3.2.2-7
+    //= MQTT5-4.12.0-4
+    pub(super) fn refuse_connect_with(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        refused: &Refused<'_>,
+        why: &str,
+    ) -> Flow {
+        let Refused { encoder, client, reason, properties } = *refused;
+        self.counts.refused += 1;
+        if let Some(link) = self.links.get_mut(conn) {
+            tracing::info!(peer = %link.peer, client, %reason, why, "CONNECT refused");
+            link.phase = Phase::Leaving;
+        }
+        if self.shared.hooks.events.is_some() {
+            let (peer, client_id) = (self.peer(io, conn), client.into());
+            self.tell_event(Event::Refused { peer, client_id, reason });
+        }
+        write_packet(io, &mut self.counts, conn, |output| {
+            // MQTT 3 has no return code for some reasons: it is closed without a word.
+            let ack = ConnAck { session_present: false, reason, properties };
+            let _ = encoder.conn_ack(&ack, output);
+        });
+        io.close(conn, Close::AfterFlush);
+        Flow::End
+    }
+
+    /// Refuses a CONNECT and has nothing to add.
     pub(super) fn refuse_connect(
         &mut self,
         io: &mut Io<'_, D>,
         conn: ConnId,
-        encoder: zzq_codec::Encoder,
+        connect: &Connect<'_>,
         reason: ReasonCode,
         why: &str,
     ) -> Flow {
-        self.counts.refused += 1;
-        if let Some(link) = self.links.get_mut(conn) {
-            tracing::info!(peer = %link.peer, %reason, why, "CONNECT refused");
-            link.phase = Phase::Leaving;
-        }
-        write_packet(io, &mut self.counts, conn, |output| {
-            // MQTT 3 has no return code for some reasons: it is closed without a word.
-            let _ = encoder.conn_ack(&ConnAck::refused(reason), output);
-        });
-        io.close(conn, Close::AfterFlush);
-        Flow::End
+        let (encoder, client) = (Encoder::for_client(connect), connect.client_id);
+        let refused = Refused { encoder, client, reason, properties: Properties::EMPTY };
+        self.refuse_connect_with(io, conn, &refused, why)
     }
 
     /// The keep alive, or the time for a CONNECT, is over, unless something was heard.
@@ -195,13 +310,13 @@ impl<D: Disk> Shell<D> {
     pub(super) fn silent(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         let Some(link) = self.links.get(conn) else { return };
         match link.phase {
-            Phase::New | Phase::Up if link.parked => {
+            Phase::New | Phase::Authenticating | Phase::Up if link.parked => {
                 // What the client says waits for us: its silence is ours.
                 let wait = self.shared.options.limits.connect_timeout;
                 io.set_timer(conn, SILENCE, io.now() + wait);
             }
-            Phase::New => {
-                tracing::info!(peer = %link.peer, "connection closed: no CONNECT in time");
+            Phase::New | Phase::Authenticating => {
+                tracing::info!(peer = %link.peer, "connection closed: no CONNECT or AUTH in time");
                 io.close(conn, Close::Now);
             }
             Phase::Opening | Phase::Up if link.silence_ms > 0 => {
@@ -225,9 +340,58 @@ impl<D: Disk> Shell<D> {
         kind: AckKind,
         ack: Ack<'_>,
     ) {
-        let Some(link) = self.links.up_mut(conn) else { return };
-        write_ack(io, &mut self.counts, conn, link.encoder, kind, ack);
+        self.write_acks(io, conn, kind, [ack]);
     }
+
+    /// Writes acknowledgements of one kind that wait for nothing.
+    pub(super) fn write_acks<'a>(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        kind: AckKind,
+        acks: impl IntoIterator<Item = Ack<'a>>,
+    ) {
+        let Some(link) = self.links.up_mut(conn) else { return };
+        write_acks(io, &mut self.counts, conn, link.encoder, kind, acks);
+    }
+}
+
+/// A CONNECT that is refused, and what its client is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused<'a> {
+    pub(super) encoder: Encoder,
+    /// As the CONNECT names it.
+    pub(super) client: &'a str,
+    pub(super) reason: ReasonCode,
+    pub(super) properties: Properties<'a>,
+}
+
+/// How far the input of a connection is read.
+pub(super) struct Reading<'a> {
+    input: &'a [u8],
+    pub(super) used: usize,
+    /// Each packet is counted against the rates of its client.
+    is_metered: bool,
+    /// Up to here publishes go one by one.
+    singly: usize,
+    /// The publish before, for it may begin a run.
+    previous: Option<Publish<'a>>,
+}
+
+impl<'a> Reading<'a> {
+    fn rest(&self) -> &'a [u8] {
+        &self.input[self.used..]
+    }
+}
+
+/// Where reading goes on.
+pub(super) enum Step {
+    /// With what comes next.
+    Further,
+    /// Later, from here.
+    Rest,
+    /// Nowhere: the connection ends, and the rest is thrown away.
+    End,
 }
 
 /// The packet at the front of `bytes`, with its size: of a run with the one before, if it is one.

@@ -2,7 +2,7 @@
 
 use zzq_codec::{AckKind, Delivery, Publish};
 use zzq_engine::record::Publish as PublishRecord;
-use zzq_engine::{Publication, Record, Routed, SessionFlags, SessionNumber};
+use zzq_engine::{DecisionBuf, Publication, Record, Routed, SessionFlags, SessionNumber};
 use zzq_lanes::ConnId;
 use zzq_types::{
     PacketId, Properties, PropertiesBuf, Property, PropertyId, QoS, ReasonCode, TopicName,
@@ -11,16 +11,19 @@ use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
 use super::journal::How;
-use super::link::Link;
 use super::live::Made;
+use super::questions::Publishable;
 use super::{Flow, Io, Shell};
-use crate::options::LogPolicy;
+use crate::hooks::{NoAnswer, Permit, Publishing};
+use crate::options::{Limits, LogPolicy, QueueFull};
 use crate::planted::{self, Bug};
 
 /// A message as it is to be routed and recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outgoing<'a> {
     pub(super) publisher: Option<SessionNumber>,
+    /// Of its client: see [`Publication`].
+    pub(super) client_hash: u32,
     pub(super) qos: QoS,
     /// The publisher's identifier, at QoS 2.
     pub(super) inbound: Option<PacketId>,
@@ -31,6 +34,8 @@ pub(super) struct Outgoing<'a> {
     pub(super) payload: &'a [u8],
     /// The publisher's session is in the log, so what it opens must be.
     pub(super) logged: bool,
+    /// Its publisher can be told that nobody takes it.
+    pub(super) refusable: bool,
 }
 
 /// What became of a message.
@@ -40,10 +45,12 @@ pub(super) enum Handed {
     Over { destinations: usize },
     /// Nothing was done; it is to be tried again.
     Later,
-    /// Nothing was done; it is to be tried again when this receiver has room.
-    Hold { receiver: ConnId },
+    /// Nothing was done; it is to be tried again when a receiver has room for output.
+    Hold,
     /// A queue is full: nothing was done.
     Full,
+    /// The disk is: nothing was done.
+    NoSpace,
     /// The broker takes nothing more.
     Quota,
 }
@@ -60,8 +67,15 @@ impl<D: Disk> Shell<D> {
         let flow = self.publish_as(io, conn, publish, &mut topic, &mut properties);
         self.topic = topic;
         self.properties = properties;
+        let is_done = !matches!(flow, Flow::Again | Flow::Hold);
+        if is_done
+            && self.shared.hooks.authoriser.is_some()
+            && let Some(link) = self.links.get_mut(conn)
+        {
+            link.publishable = Publishable::Unknown;
+        }
         // One that is offered again counts when it is done with.
-        self.counts.publishes_in += u64::from(!matches!(flow, Flow::Again | Flow::Hold));
+        self.counts.publishes_in += u64::from(is_done);
         flow
     }
 
@@ -75,7 +89,9 @@ impl<D: Disk> Shell<D> {
         forwarded: &mut PropertiesBuf,
     ) -> Flow {
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let refusable = link.is_v5();
         let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };
+        let client_hash = link.client_hash;
         let name = match (publish.topic, publish.topic_alias()) {
             (Some(name), None) => name,
             (Some(name), Some(alias)) => match link.aliases.define(alias.get(), name) {
@@ -107,14 +123,28 @@ impl<D: Disk> Shell<D> {
             }
             return Flow::Next;
         }
+        //= MQTT5-4.3.2-5
+        // At QoS 1 nothing is known of an identifier that was acknowledged.
+        if let Some((reason, why)) = self.not_offered(publish.delivery.qos(), publish.retain) {
+            return self.refuse(io, conn, reason, why);
+        }
         if let Some(flow) = self.count_inbound(io, conn, publish.delivery) {
             return flow;
         }
         if let Some(reason) = self.unwelcome(name) {
+            self.counts.refused_topics += 1;
             return self.turn_down(io, conn, publish.delivery, reason);
+        }
+        if self.misrepresents(publish.properties, publish.payload) {
+            self.counts.refused_payloads += 1;
+            return self.turn_down(io, conn, publish.delivery, ReasonCode::PayloadFormatInvalid);
+        }
+        if let Some(flow) = self.not_permitted(io, conn, publish, name) {
+            return flow;
         }
         let outgoing = Outgoing {
             publisher: Some(session),
+            client_hash,
             qos: publish.delivery.qos(),
             inbound: match publish.delivery {
                 Delivery::ExactlyOnce(id) => Some(id),
@@ -126,30 +156,75 @@ impl<D: Disk> Shell<D> {
             properties,
             payload: publish.payload,
             logged,
+            refusable,
         };
-        match self.send_off(io, outgoing) {
+        let handed = self.send_off(io, outgoing);
+        self.go_on_behind(io, conn, publish.delivery, refusable, handed)
+    }
+
+    /// How its connection goes on behind a publish of which this became.
+    fn go_on_behind(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        delivery: Delivery,
+        refusable: bool,
+        handed: Handed,
+    ) -> Flow {
+        match handed {
             Handed::Over { destinations } => {
-                self.acknowledge(io, conn, publish.delivery, destinations);
+                self.acknowledge(io, conn, delivery, destinations);
                 Flow::Next
             }
             Handed::Later => {
-                self.uncount_inbound(conn, publish.delivery);
+                self.uncount_inbound(conn, delivery);
                 self.park(io, conn)
             }
-            Handed::Hold { receiver } => {
-                self.uncount_inbound(conn, publish.delivery);
-                self.hold(io, conn, receiver)
-            }
-            // MQTT 3 has no answer that says so.
-            Handed::Full if !self.links.get(conn).is_some_and(Link::is_v5) => {
-                self.uncount_inbound(conn, publish.delivery);
+            Handed::Hold => {
+                self.uncount_inbound(conn, delivery);
                 Flow::Hold
             }
-            Handed::Full | Handed::Quota => {
+            // MQTT 3 has no answer that says so, and at QoS 0 there is none.
+            Handed::Full if !refusable => {
+                self.uncount_inbound(conn, delivery);
+                Flow::Hold
+            }
+            Handed::NoSpace if !refusable || delivery == Delivery::AtMostOnce => {
+                self.uncount_inbound(conn, delivery);
+                Flow::Hold
+            }
+            Handed::Full | Handed::NoSpace | Handed::Quota => {
                 self.counts.refused_quota += 1;
-                self.turn_down(io, conn, publish.delivery, ReasonCode::QuotaExceeded)
+                self.counts.refused_space += u64::from(handed == Handed::NoSpace);
+                self.turn_down(io, conn, delivery, ReasonCode::QuotaExceeded)
             }
         }
+    }
+
+    /// Asks whether a client may publish this. `None`: it may.
+    fn not_permitted(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        publish: &Publish<'_>,
+        name: TopicName<'_>,
+    ) -> Option<Flow> {
+        let (qos, retain) = (publish.delivery.qos(), publish.retain);
+        let publishing = Publishing { topic: name.as_str(), qos, retain, is_will: false };
+        let reason = match self.may_publish(io, conn, &publishing) {
+            Some(Ok(Permit::Allow)) => return None,
+            Some(Ok(Permit::Deny)) => ReasonCode::NotAuthorized,
+            Some(Ok(Permit::Disconnect)) => {
+                let why = "it may not publish this";
+                return Some(self.refuse(io, conn, ReasonCode::NotAuthorized, why));
+            }
+            Some(Err(NoAnswer)) => ReasonCode::UnspecifiedError,
+            None => {
+                self.uncount_inbound(conn, publish.delivery);
+                return Some(self.await_answer(io, conn));
+            }
+        };
+        Some(self.turn_down(io, conn, publish.delivery, reason))
     }
 
     /// Counts a message that will be acknowledged; ends a connection that has too many.
@@ -185,10 +260,30 @@ impl<D: Disk> Shell<D> {
         if name.as_str().starts_with("$SYS/") {
             return Some(ReasonCode::NotAuthorized);
         }
-        let most = self.shared.options.limits.max_topic_levels;
+        let Limits { max_topic_levels, max_topic_length, .. } = self.shared.options.limits;
         // A short name has few levels: most are not counted.
-        let deep = name.as_str().len() >= most && name.levels().count() > most;
-        deep.then_some(ReasonCode::TopicNameInvalid)
+        let len = name.as_str().len();
+        let deep = len >= max_topic_levels && name.levels().count() > max_topic_levels;
+        (deep || len > max_topic_length).then_some(ReasonCode::TopicNameInvalid)
+    }
+
+    /// Whether a payload says that it is UTF-8, which is checked, and is not.
+    pub(super) fn misrepresents(&self, properties: Properties<'_>, payload: &[u8]) -> bool {
+        self.shared.options.limits.check_payload_format
+            && properties.find(PropertyId::PayloadFormat) == Some(Property::PayloadFormat(1))
+            && std::str::from_utf8(payload).is_err()
+    }
+
+    /// Why nobody may publish so. Clients of MQTT 5 were told at CONNECT.
+    //= MQTT5-3.2.2-11
+    //= MQTT5-3.2.2-14
+    pub(super) fn not_offered(&self, qos: QoS, retain: bool) -> Option<(ReasonCode, &'static str)> {
+        let limits = &self.shared.options.limits;
+        if qos > limits.max_qos {
+            return Some((ReasonCode::QoSNotSupported, "its QoS is above --max-qos"));
+        }
+        let refused = retain && !limits.retain;
+        refused.then_some((ReasonCode::RetainNotSupported, "--no-retain: nothing is retained"))
     }
 
     /// Acknowledges without having taken the message, in the words of the version. MQTT 3 has none:
@@ -205,8 +300,12 @@ impl<D: Disk> Shell<D> {
     ) -> Flow {
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let v5 = link.encoder.version.is_v5();
-        if !v5 && reason == ReasonCode::QuotaExceeded && delivery != Delivery::AtMostOnce {
-            return self.refuse(io, conn, reason, "the log takes nothing more");
+        let keeps_silent = !v5 && delivery != Delivery::AtMostOnce;
+        if keeps_silent && reason == ReasonCode::QuotaExceeded {
+            return self.refuse(io, conn, reason, "the log or the retained store takes no more");
+        }
+        if keeps_silent && reason == ReasonCode::UnspecifiedError {
+            return self.refuse(io, conn, reason, "nobody says whether it may publish this");
         }
         match delivery {
             Delivery::AtMostOnce => {}
@@ -235,8 +334,7 @@ impl<D: Disk> Shell<D> {
             Delivery::AtLeastOnce(id) => (AckKind::PubAck, id),
             Delivery::ExactlyOnce(id) => (AckKind::PubRec, id),
         };
-        let nobody = destinations == 0;
-        let reason = if nobody { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
+        let reason = outcome(destinations);
         self.answer(io, Answer::Ack { conn, kind, id, reason });
     }
 
@@ -248,6 +346,7 @@ impl<D: Disk> Shell<D> {
         let publication = Publication {
             topic: outgoing.topic,
             publisher: outgoing.publisher,
+            client_hash: outgoing.client_hash,
             qos,
             retain: outgoing.retain,
         };
@@ -264,8 +363,43 @@ impl<D: Disk> Shell<D> {
             properties: outgoing.properties,
             payload: outgoing.payload,
         };
-        let handed = self.hand_over(io, &record, &routed, outgoing.logged);
+        let handed = self.hand_over_unless_full(io, record, &routed, outgoing);
+        if matches!(handed, Handed::Over { .. }) {
+            self.router.taken(&mut self.index);
+        }
         self.decision = decision;
+        handed
+    }
+
+    /// Looks first whether queues are full that it would enter. Nobody is held for its own.
+    fn hand_over_unless_full(
+        &mut self,
+        io: &mut Io<'_, D>,
+        record: PublishRecord<'_>,
+        routed: &Routed,
+        outgoing: Outgoing<'_>,
+    ) -> Handed {
+        let Outgoing { logged, refusable, .. } = outgoing;
+        let others = routed.held.contains(SessionFlags::FULL);
+        if !others && !routed.own_full {
+            return self.hand_over(io, &record, routed, logged);
+        }
+        if self.shared.options.limits.queue_full != QueueFull::DropNewest {
+            if others || refusable {
+                return Handed::Full;
+            }
+            return self.hand_over(io, &record, routed, logged);
+        }
+        let mut left = DecisionBuf::new();
+        let (routed, passed_by) = self.pass_by_full(record.decision, routed, &mut left);
+        if refusable && left.is_empty() && !record.retain {
+            return Handed::Full;
+        }
+        let record = PublishRecord { decision: left.as_decision(), ..record };
+        let handed = self.hand_over(io, &record, &routed, logged);
+        if matches!(handed, Handed::Over { .. }) {
+            self.counts.dropped_full += planted::counted(passed_by);
+        }
         handed
     }
 
@@ -278,18 +412,19 @@ impl<D: Disk> Shell<D> {
     ) -> Handed {
         let destinations = routed.destinations;
         let over = Handed::Over { destinations };
-        if record.qos != QoS::AtMostOnce && routed.held.contains(SessionFlags::FULL) {
-            return Handed::Full;
+        if routed.held.contains(SessionFlags::OVER_HIGH_WATER) && record.will_of.is_none() {
+            return Handed::Hold;
         }
         let opens = record.inbound.is_some() && publisher_logged;
         let logged = self.is_to_be_logged(record, routed, opens);
-        let directly = self.goes_directly(record);
-        if (directly || !logged)
-            && record.qos == QoS::AtMostOnce
-            && let Some(receiver) = self.clogged_receiver(record.decision, record.publisher)
-        {
-            return Handed::Hold { receiver };
+        if logged && self.lacks_space_for(record) {
+            return Handed::NoSpace;
         }
+        if record.retain && record.will_of.is_none() && !self.has_retained_room(record) {
+            self.counts.refused_retained += 1;
+            return Handed::Quota;
+        }
+        let directly = self.goes_directly(record);
         if !logged {
             return self.spread(io, record, routed);
         }
@@ -354,16 +489,24 @@ impl<D: Disk> Shell<D> {
 
     /// Whether a publish becomes a record.
     fn is_to_be_logged(&self, record: &PublishRecord<'_>, routed: &Routed, opens: bool) -> bool {
-        if !self.journal.is_log() {
-            return false;
-        }
         let needed = routed.kept || record.retain || record.will_of.is_some() || opens;
-        match self.shared.options.log {
-            LogPolicy::Everything => true,
-            LogPolicy::All => record.qos != QoS::AtMostOnce || needed,
-            LogPolicy::Needed => needed,
-        }
+        self.is_for_the_log(record.qos, needed)
     }
+
+    /// Whether the log takes what is published at a QoS, if a crash must not lose it.
+    pub(super) fn is_for_the_log(&self, qos: QoS, needed: bool) -> bool {
+        self.journal.is_log()
+            && match self.shared.options.log {
+                LogPolicy::Everything => true,
+                LogPolicy::All => qos != QoS::AtMostOnce || needed,
+                LogPolicy::Needed => needed,
+            }
+    }
+}
+
+/// What a publisher is told of a message that goes to so many sessions.
+pub(super) const fn outcome(destinations: usize) -> ReasonCode {
+    if destinations == 0 { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success }
 }
 
 /// What is forwarded of a publisher's properties: all but the alias, which is this connection's.

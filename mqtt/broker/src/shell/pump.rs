@@ -5,28 +5,36 @@
 //! it. A link that waits for more than its client has an event to come: [`Waits`] names it and
 //! says what brings it.
 
-use zzq_codec::{Ack, AckKind};
-use zzq_engine::session::{Outgoing, Progress, Queue, Waiting};
-use zzq_engine::{QueueNumber, SessionNumber};
+use zzq_codec::{Ack, AckKind, Run};
+use zzq_engine::session::{Outgoing, Progress, Queue, Received, Waiting};
+use zzq_engine::{Destination, QueueNumber, SessionNumber};
 use zzq_lanes::ConnId;
-use zzq_types::{Lsn, PacketId, QoS};
+use zzq_types::{Lsn, PacketId, QoS, TopicName};
 use zzq_wal::disk::Disk;
 
 use rustc_hash::FxHashMap;
 
-use super::journal::Journal;
+use super::full::{Dropping, may_be_dropped};
+use super::hold::OutputMost;
+use super::journal::{Journal, is_own};
 use super::link::{Link, Waits};
 use super::message::{Message, Store};
 use super::packet_out::write_ack;
+use super::rights::may_receive;
 use super::wire::{Content, Ids, Manner, Receiver, Unsent, Wire};
 use super::{Io, Shell};
+use crate::hooks::Authoriser;
 use crate::metrics::Counts;
-use crate::planted;
+use crate::planted::{self, Bug};
 
-/// Messages that are asked for at once when they are not in memory.
-const AHEAD: usize = 128;
-/// Bytes that are asked for at once.
-const AHEAD_BYTES: u64 = 1 << 20;
+/// Messages that are asked for at once when they are not in memory, and bytes of them. While half
+/// of them are on their way to the client the next are read.
+const AHEAD: usize = 4096;
+const AHEAD_BYTES: usize = 512 * 1024;
+
+/// As many where the lane has no room for more.
+const SCARCE: usize = 64;
+const SCARCE_BYTES: usize = 16 * 1024;
 
 /// Why the pump has stopped.
 enum Stop {
@@ -38,7 +46,8 @@ enum Stop {
     Message(QueueNumber),
     /// The commit of this record comes first.
     Commit(Lsn),
-    /// Another message may have the next identifier.
+    /// Another message may have the next identifier, the next message is being dropped, or others
+    /// before it are being given up.
     Identifier,
 }
 
@@ -50,10 +59,13 @@ struct Outlet<'a> {
     store: &'a Store,
     fetched: &'a FxHashMap<Lsn, Message>,
     wire: &'a mut Wire,
+    authoriser: Option<&'a dyn Authoriser>,
     counts: &'a mut Counts,
     progress: Progress,
     now_ms: u64,
-    output_most: usize,
+    output_most: OutputMost,
+    /// What of the queue is being dropped.
+    dropping: Option<&'a Dropping>,
 }
 
 impl<D: Disk> Shell<D> {
@@ -92,6 +104,9 @@ impl<D: Disk> Shell<D> {
             self.owe(conn);
         }
         let Some(session) = session else { return };
+        if !matches!(stop, Stop::Message(_)) {
+            self.read_ahead(conn, session);
+        }
         let waits = match stop {
             Stop::Idle => return,
             Stop::Output => {
@@ -129,6 +144,21 @@ impl<D: Disk> Shell<D> {
         outlet.is_some_and(|mut outlet| outlet.send_at_hand(io, number, content))
     }
 
+    /// Sends messages of a run that a queue took just now, `first` being the number of the first of
+    /// them, if nothing is owed to their receiver before; returns how many.
+    pub(super) fn send_run(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        to: Destination<'_>,
+        first: QueueNumber,
+        run: Run<'_>,
+        progress: Progress,
+    ) -> usize {
+        let outlet = self.outlet(conn, progress);
+        outlet.map_or(0, |mut outlet| outlet.send_run(io, to, first, run))
+    }
+
     /// How far the log is, for what goes out: on one that has failed nothing more does.
     pub(super) fn progress(&self) -> Progress {
         let committed =
@@ -138,8 +168,11 @@ impl<D: Disk> Shell<D> {
 
     /// None if the receiver is not up, or waits for something.
     fn outlet(&mut self, conn: ConnId, progress: Progress) -> Option<Outlet<'_>> {
+        let output_most = self.output_most();
         let link = self.links.up_mut(conn).filter(|link| link.out.waits == Waits::Nothing)?;
-        let queue = self.state.session(link.session?)?.queue();
+        let session = link.session?;
+        let queue = self.state.session(session)?.queue();
+        let dropping = self.full.dropping(session);
         Some(Outlet {
             conn,
             link,
@@ -147,35 +180,79 @@ impl<D: Disk> Shell<D> {
             store: &self.store,
             fetched: &self.fetched,
             wire: &mut self.wire,
+            authoriser: self.shared.hooks.authoriser.as_deref(),
             counts: &mut self.counts,
             progress,
             now_ms: self.now_ms,
-            output_most: self.shared.options.limits.max_output_bytes,
+            output_most,
+            dropping,
         })
     }
 
-    /// Asks for the messages that the pump needs next and that are not in memory.
+    /// Asks for the messages that the pump needs next and that are not in memory, unless some are
+    /// being read: when they have come it looks again.
     fn fetch(&mut self, conn: ConnId, session: SessionNumber, from: QueueNumber) {
-        let Some(known) = self.state.session(session) else { return };
+        if self.links.up_mut(conn).is_none_or(|link| link.out.asks) {
+            return;
+        }
+        let (wanted, through) = self.missing(session, from);
+        assert!(!wanted.is_empty(), "the first of them is not in memory");
+        self.ask(conn, wanted, through);
+    }
+
+    /// Asks for the messages behind those that were asked for, when half of these are sent. A
+    /// client that has caught up gets what comes from memory.
+    fn read_ahead(&mut self, conn: ConnId, session: SessionNumber) {
+        let Some(link) = self.links.up_mut(conn) else { return };
+        let (asked, sent) = (link.out.asked.get(), link.out.numbers.cursor().get());
+        let half = link.out.asked_from.get().midpoint(asked);
+        if asked == 0 || link.out.asks || sent < half || !self.store.has_room(AHEAD_BYTES) {
+            return;
+        }
+        let (wanted, through) = self.missing(session, QueueNumber::new(asked.max(sent) + 1));
+        if wanted.is_empty() {
+            if let Some(link) = self.links.up_mut(conn) {
+                link.out.asked = QueueNumber::ZERO;
+            }
+        } else {
+            self.ask(conn, wanted, through);
+        }
+    }
+
+    fn ask(&mut self, conn: ConnId, wanted: Vec<Lsn>, through: QueueNumber) {
+        if let Some(link) = self.links.up_mut(conn) {
+            link.out.asks = true;
+            link.out.asked_from = link.out.numbers.cursor();
+            link.out.asked = through;
+        }
+        self.request(conn, wanted);
+    }
+
+    /// The next messages of a session that are not in memory, and the last number looked at.
+    fn missing(&self, session: SessionNumber, from: QueueNumber) -> (Vec<Lsn>, QueueNumber) {
+        let (mut wanted, mut through) = (Vec::new(), from);
+        let Some(known) = self.state.session(session) else { return (wanted, through) };
         let committed = self.journal.committed_lsn();
-        let mut wanted = Vec::new();
+        let has_room = self.store.has_room(AHEAD_BYTES);
+        let (most, most_bytes) =
+            if has_room { (AHEAD, AHEAD_BYTES) } else { (SCARCE, SCARCE_BYTES) };
         let mut bytes = 0;
-        for waiting in known.queue().iter_from(from).take(AHEAD) {
+        for waiting in known.queue().iter_from(from).take(most) {
             if !Journal::<D>::is_own(waiting.lsn) && waiting.lsn > committed {
                 // It cannot be read yet, and need not be: it is sent when it is committed.
                 break;
             }
+            through = waiting.number;
             if !waiting.taken && self.store.get(waiting.lsn).is_none() {
                 assert!(!Journal::<D>::is_own(waiting.lsn), "what no log has is kept in memory");
                 wanted.push(waiting.lsn);
-                bytes += u64::from(waiting.size);
+                bytes += waiting.size as usize;
             }
-            if bytes >= AHEAD_BYTES {
+            if bytes >= most_bytes {
                 break;
             }
         }
-        assert!(!wanted.is_empty(), "the first of them is not in memory");
-        self.request(conn, wanted);
+        (wanted, through)
     }
 }
 
@@ -194,6 +271,9 @@ impl Outlet<'_> {
                 // Whether it was published at QoS 2 is not known here.
                 Outgoing::Publish { waiting, committed: false, .. } => {
                     Some(Stop::Commit(waiting.queued_at))
+                }
+                Outgoing::Publish { waiting, .. } if self.is_being_dropped(&waiting) => {
+                    Some(Stop::Identifier)
                 }
                 _ if self.is_full(io) => Some(Stop::Output),
                 Outgoing::Release { id, .. } => self.release(io, &outgoing, id),
@@ -236,30 +316,54 @@ impl Outlet<'_> {
             //= MQTT5-3.3.2-5
             //= MQTT5-4.3.3-7
             self.counts.expired += 1;
-            out.numbers.pass_over(waiting.number);
+            out.numbers.pass_over(&waiting);
             out.fresh_expired.insert(waiting.number.get());
             return None;
+        }
+        match out.numbers.waits_for_given_up(self.queue, &waiting, self.progress) {
+            Some(Outgoing::Commit(lsn)) => return Some(Stop::Commit(lsn)),
+            Some(_) => return Some(Stop::Identifier),
+            None => {}
         }
         let (store, fetched) = (self.store, self.fetched);
         let message = store.get(waiting.lsn).or_else(|| fetched.get(&waiting.lsn));
         let Some(message) = message else { return Some(Stop::Message(waiting.number)) };
-        let content = Content { expires_ms, ..message.content() };
+        let place = place_of(waiting);
+        let content = Content { expires_ms, place, ..message.content() };
+        if !self.may_receive(content.topic, waiting.qos) {
+            self.counts.dropped_denied += 1;
+            self.keep_back(outgoing, &waiting, dup);
+            return None;
+        }
         let manner = manner(self.conn, self.queue, waiting, dup);
         let to = Receiver::of(self.conn, self.link);
         let sent = self.wire.send(io, to, content, manner, self.now_ms);
         self.counts.sent(sent);
-        let out = &mut self.link.out;
         match sent {
-            Ok(()) => out.numbers.sent(outgoing),
-            Err(Unsent::TooLarge) => {
-                // As if it had been sent and answered.
-                //= MQTT5-3.1.2-25
-                out.numbers.pass_over(waiting.number);
-                out.fresh_taken.insert(waiting.number.get());
-            }
+            Ok(()) => self.link.out.numbers.sent(outgoing),
+            //= MQTT5-3.1.2-25
+            Err(Unsent::TooLarge) => self.keep_back(outgoing, &waiting, dup),
             Err(Unsent::Gone) => return Some(Stop::Idle),
         }
         None
+    }
+
+    /// A message that its receiver does not get: as if it had been sent and answered. One at QoS 2
+    /// that may have been sent, on an earlier connection, may be at the client, which then takes
+    /// the next one with that identifier for a repeat, until it is released.
+    //= MQTT5-4.3.3-4
+    fn keep_back(&mut self, outgoing: &Outgoing, waiting: &Waiting, dup: bool) {
+        let out = &mut self.link.out;
+        let number = waiting.number.get();
+        if !dup || waiting.qos != QoS::ExactlyOnce {
+            out.numbers.pass_over(waiting);
+            out.fresh_taken.insert(number);
+            return;
+        }
+        out.numbers.sent(outgoing);
+        let taken = out.numbers.received(PacketId::of_queue_number(number), false);
+        assert_eq!(taken, Received::Taken(waiting.number), "it was just sent");
+        out.fresh_received.insert(number);
     }
 
     /// False: it is left to the pump.
@@ -270,11 +374,20 @@ impl Outlet<'_> {
         content: Content<'_>,
     ) -> bool {
         let outgoing = self.link.out.numbers.next(self.queue, self.progress);
-        let Outgoing::Publish { waiting, dup: false, .. } = outgoing else { return false };
+        let Outgoing::Publish { waiting, dup: false, committed, .. } = outgoing else {
+            return false;
+        };
         let has_expired = content.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms);
-        if waiting.number != number || has_expired || self.is_full(io) {
+        let early = waiting.placed && !committed && !planted::is(Bug::OffsetBeforeCommit);
+        let numbers = &mut self.link.out.numbers;
+        let waits = numbers.waits_for_given_up(self.queue, &waiting, self.progress).is_some();
+        if waiting.number != number || has_expired || early || waits || self.is_full(io) {
             return false;
         }
+        if !self.may_receive(content.topic, waiting.qos) {
+            return false;
+        }
+        let content = Content { place: place_of(waiting), ..content };
         let manner = manner(self.conn, self.queue, waiting, false);
         let to = Receiver::of(self.conn, self.link);
         let sent = self.wire.send_one_of_many(io, to, content, manner, self.now_ms);
@@ -285,9 +398,50 @@ impl Outlet<'_> {
         sent.is_ok()
     }
 
-    fn is_full<D: Disk>(&self, io: &Io<'_, D>) -> bool {
-        io.queued_bytes(self.conn) > self.output_most
+    fn may_receive(&self, topic: TopicName<'_>, qos: QoS) -> bool {
+        may_receive(self.authoriser, self.link.who.as_ref(), topic, qos)
     }
+
+    fn is_being_dropped(&self, waiting: &Waiting) -> bool {
+        let being = self.dropping.is_some_and(|dropping| dropping.has(waiting.number));
+        being && may_be_dropped(self.queue, waiting)
+    }
+
+    /// Those that are not sent are left to the pump.
+    fn send_run<D: Disk>(
+        &mut self,
+        io: &mut Io<'_, D>,
+        to: Destination<'_>,
+        first: QueueNumber,
+        run: Run<'_>,
+    ) -> usize {
+        let conn = self.conn;
+        if self.is_full(io) || !Receiver::of(conn, self.link).takes_as_is(&run, &to) {
+            return 0;
+        }
+        if !self.may_receive(run.topic(), to.qos) {
+            return 0;
+        }
+        let count = self.link.out.numbers.next_of_run(self.queue, first, run.len(), self.progress);
+        let (run, _) = run.split_at(count);
+        let numbers = (first.get()..).map(QueueNumber::new);
+        let ids = numbers.filter_map(QueueNumber::packet_id).map(|id| planted::sent_as(conn, id));
+        if run.is_empty() || !Receiver::of(conn, self.link).write_run(io, run, ids) {
+            return 0;
+        }
+        self.link.out.numbers.run_sent(first, run.len(), to.qos);
+        self.counts.sent_run(run.len());
+        run.len()
+    }
+
+    fn is_full<D: Disk>(&self, io: &Io<'_, D>) -> bool {
+        io.queued_bytes(self.conn) > self.output_most.now(io)
+    }
+}
+
+/// What its receiver is told of its place: a record that is in no log has none.
+fn place_of(waiting: Waiting) -> Option<Lsn> {
+    Some(waiting.lsn).filter(|lsn| waiting.placed && !is_own(*lsn))
 }
 
 //= MQTT311-3.3.1-1

@@ -2,6 +2,9 @@
 //!
 //! Assumes: acknowledgements come nearly in order, so that few ranges are held.
 
+use zzq_engine::QueueNumber;
+use zzq_engine::record::NumberRange;
+
 /// A set of numbers in ascending, separate, inclusive ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges(Vec<(u64, u64)>);
@@ -34,14 +37,23 @@ impl Ranges {
         true
     }
 
+    /// Whether `number` is there.
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        let at = self.0.partition_point(|range| range.1 < number);
+        self.0.get(at).is_some_and(|range| range.0 <= number)
+    }
+
     /// Whether nothing is there.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The ranges, ascending, both ends included.
-    pub(crate) fn as_slice(&self) -> &[(u64, u64)] {
-        &self.0
+    /// The ranges, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NumberRange> {
+        self.0.iter().map(|&(first, last)| NumberRange {
+            first: QueueNumber::new(first),
+            last: QueueNumber::new(last),
+        })
     }
 
     /// Forgets everything and keeps the memory.
@@ -64,7 +76,7 @@ mod tests {
         for number in [5, 7, 6, 9, 4] {
             assert!(ranges.insert(number));
         }
-        assert_eq!(ranges.as_slice(), [(4, 7), (9, 9)]);
+        assert_eq!(ranges.0, [(4, 7), (9, 9)]);
         assert!(!ranges.insert(6));
         ranges.clear();
         assert!(ranges.is_empty());
@@ -75,10 +87,12 @@ mod tests {
         fn it_is_a_set(numbers in proptest::collection::vec(1..40_u64, 0..200)) {
             let (mut ranges, mut model) = (Ranges::default(), BTreeSet::new());
             for number in numbers {
+                prop_assert_eq!(ranges.contains(number), model.contains(&number));
                 prop_assert_eq!(ranges.insert(number), model.insert(number));
-                let all: Vec<u64> = ranges.as_slice().iter().flat_map(|r| r.0..=r.1).collect();
+                prop_assert!(ranges.contains(number));
+                let all: Vec<u64> = ranges.0.iter().flat_map(|r| r.0..=r.1).collect();
                 prop_assert_eq!(all, model.iter().copied().collect::<Vec<_>>());
-                let apart = ranges.as_slice().windows(2).all(|pair| pair[0].1 + 1 < pair[1].0);
+                let apart = ranges.0.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0);
                 prop_assert!(apart, "ranges that touch are one");
             }
         }

@@ -3,7 +3,7 @@
 //! Assumes: a receipt of PUBACK or PUBCOMP has nobody waiting for it, so it rides along with the
 //! next write; one of PUBREC is waited for by PUBREL.
 
-use zzq_codec::{Ack, AckKind};
+use zzq_codec::{Ack, AckKind, AckRun};
 use zzq_engine::record::{Closing, ExpiredTopics, NumberRange, RangeSetsBuf, Receipt, Release};
 use zzq_engine::session::{Answered, Received};
 use zzq_engine::{QueueNumber, Record, SessionNumber};
@@ -14,11 +14,39 @@ use zzq_wal::disk::Disk;
 use super::answers::Answer;
 use super::journal::How;
 use super::link::Outbound;
+use super::packet_out::write_acks;
 use super::ranges::Ranges;
 use super::{Flow, Io, Shell};
 use crate::planted::{self, Bug};
 
 impl<D: Disk> Shell<D> {
+    /// Takes plain acknowledgements of one kind; returns how many are done with.
+    pub(super) fn acks(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        acks: AckRun<'_>,
+    ) -> (usize, Flow) {
+        if acks.kind() == AckKind::PubRel && !self.journal.is_log() {
+            return (acks.len(), self.pub_rels_at_once(io, conn, acks));
+        }
+        for (done, id) in acks.ids().enumerate() {
+            let ack = Ack::success(id);
+            let flow = match acks.kind() {
+                AckKind::PubAck => self.pub_ack(io, conn, &planted::meant_by(conn, &ack)),
+                AckKind::PubRec => self.pub_rec(io, conn, &planted::meant_by(conn, &ack)),
+                AckKind::PubRel => self.pub_rel(io, conn, &ack),
+                AckKind::PubComp => self.pub_comp(io, conn, &planted::meant_by(conn, &ack)),
+            };
+            match flow {
+                Flow::Next | Flow::Hold => {}
+                Flow::Again => return (done, flow),
+                Flow::End => return (done + 1, flow),
+            }
+        }
+        (acks.len(), Flow::Next)
+    }
+
     //= MQTT311-4.3.2-1
     //= MQTT5-4.3.2-3
     //= MQTT5-4.4.0-2
@@ -41,9 +69,12 @@ impl<D: Disk> Shell<D> {
                 assert!(is_new, "a number is taken once");
                 self.owe(conn);
             }
-            Received::Again(number) => self.answer(io, Answer::Release { conn, number }),
+            Received::Again(number) => {
+                let numbers = NumberRange::one(number);
+                self.answer(io, Answer::Release { conn, numbers });
+            }
             //= MQTT5-4.8.2-6
-            Received::Refused(number) => self.take(io, conn, number),
+            Received::Refused(number) => self.take(conn, number),
             Received::Unfit => {
                 return self.refuse(io, conn, ReasonCode::ProtocolError, "PUBREC for QoS 1");
             }
@@ -70,7 +101,7 @@ impl<D: Disk> Shell<D> {
         unfit: &'static str,
     ) -> Flow {
         match answered {
-            Answered::Closed(number) => self.take(io, conn, number),
+            Answered::Closed(number) => self.take(conn, number),
             Answered::Unfit => return self.refuse(io, conn, ReasonCode::ProtocolError, unfit),
             Answered::Unknown => {}
         }
@@ -106,6 +137,20 @@ impl<D: Disk> Shell<D> {
         Flow::Next
     }
 
+    /// PUBRELs whose releases are in no log: done, and answered at once.
+    fn pub_rels_at_once(&mut self, io: &mut Io<'_, D>, conn: ConnId, rels: AckRun<'_>) -> Flow {
+        let Some(link) = self.links.up_mut(conn) else { return Flow::End };
+        let Some(session) = link.session else { return Flow::End };
+        link.inbound = link.inbound.saturating_sub(u32::try_from(rels.len()).unwrap_or(u32::MAX));
+        let encoder = link.encoder;
+        let released = self.state.release_run(session, rels.ids()).map(|(id, was_open)| {
+            let unknown = ReasonCode::PacketIdentifierNotFound;
+            Ack::with_reason(id, if was_open { ReasonCode::Success } else { unknown })
+        });
+        write_acks(io, &mut self.counts, conn, encoder, AckKind::PubComp, released);
+        Flow::Next
+    }
+
     /// Whether a publisher's QoS 2 identifier is under way.
     pub(super) fn is_open(&self, session: SessionNumber, id: PacketId) -> bool {
         let known = self.state.session(session).is_some_and(|known| known.inbound().contains(id));
@@ -125,12 +170,20 @@ impl<D: Disk> Shell<D> {
     }
 
     /// The client has a message for good.
-    fn take(&mut self, io: &mut Io<'_, D>, conn: ConnId, number: QueueNumber) {
+    fn take(&mut self, conn: ConnId, number: QueueNumber) {
         let Some(link) = self.links.up_mut(conn) else { return };
         let is_new = link.out.fresh_taken.insert(number.get());
         assert!(is_new, "a number is answered once");
+        link.out.answered = true;
         self.owe(conn);
-        self.pump_conn(io, conn);
+    }
+
+    /// The pump goes on if answers among what was read have made room.
+    pub(super) fn go_on_answered(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        let Some(link) = self.links.up_mut(conn) else { return };
+        if std::mem::take(&mut link.out.answered) {
+            self.pump_conn(io, conn);
+        }
     }
 
     /// Receipts of this link are handed over at the end of the turn.
@@ -193,10 +246,8 @@ impl<D: Disk> Shell<D> {
         let put = is_lost || self.put(io, &record, logged, how);
         self.sets = sets;
         if put {
-            for &(first, last) in received.as_slice() {
-                for number in first..=last {
-                    self.answer(io, Answer::Release { conn, number: QueueNumber::new(number) });
-                }
+            for numbers in received.iter() {
+                self.answer(io, Answer::Release { conn, numbers });
             }
             taken.clear();
             received.clear();
@@ -230,10 +281,11 @@ impl<D: Disk> Shell<D> {
     }
 }
 
-fn push_set(sets: &mut RangeSetsBuf, session: SessionNumber, closing: Closing, ranges: &Ranges) {
-    let ranges = ranges.as_slice().iter().map(|&(first, last)| NumberRange {
-        first: QueueNumber::new(first),
-        last: QueueNumber::new(last),
-    });
-    sets.push_ranges(session, closing, ranges);
+pub(super) fn push_set(
+    sets: &mut RangeSetsBuf,
+    session: SessionNumber,
+    closing: Closing,
+    ranges: &Ranges,
+) {
+    sets.push_ranges(session, closing, ranges.iter());
 }

@@ -8,7 +8,8 @@
 use std::ops::ControlFlow;
 
 use rustc_hash::FxHashMap;
-use zzq_engine::{DecisionBuf, Record, RetainedCursor, SessionNumber};
+use zzq_engine::record::Publish as PublishRecord;
+use zzq_engine::{DecisionBuf, Handed, QueueNumber, Record, RetainedCursor, SessionNumber};
 use zzq_lanes::{Class, ConnId, LaneIndex};
 use zzq_types::{Lsn, QoS, SubscriptionId, TopicFilter};
 use zzq_wal::disk::Disk;
@@ -54,6 +55,19 @@ pub(super) struct Granting {
     in_doubt: bool,
     /// Messages that were found and not sent yet.
     found: Vec<Hit>,
+    pace: Pace,
+}
+
+/// Retained messages at QoS 1 and 2 take their way through the session's queue: more of them enter
+/// it when those before have left for the client. Else the queue would take in all there are.
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    /// So many bytes entered it since.
+    Enters(usize),
+    /// Enough did: this is the last of the lane's records for it.
+    Handed(Handed),
+    /// All up to this number are to be sent first.
+    Leaves(QueueNumber),
 }
 
 /// Whether more is looked for before what was found is sent.
@@ -136,6 +150,32 @@ impl Granting {
 }
 
 impl<D: Disk> Shell<D> {
+    /// Whether what a message would add to the retained store has room there; if so it is taken.
+    pub(super) fn has_retained_room(&self, record: &PublishRecord<'_>) -> bool {
+        let Some(room) = &self.shared.retained_room else { return true };
+        if record.payload.is_empty() {
+            room.is_now(record.topic.as_str(), None);
+            return true;
+        }
+        room.take(record.topic.as_str(), record.size())
+    }
+
+    /// What this lane's topics have before anything changes.
+    pub(super) fn note_retained(&mut self) {
+        let Some(room) = &self.shared.retained_room else { return };
+        self.gathered.tells_cleared = true;
+        for (topic, retained) in self.state.retained().iter_from(&RetainedCursor::START) {
+            room.is_now(topic, Some(retained.size));
+        }
+    }
+
+    /// A record was applied that changes what a topic of this lane has.
+    pub(super) fn retained_is_now(&self, topic: &str) {
+        let Some(room) = &self.shared.retained_room else { return };
+        let Ok(name) = zzq_types::TopicName::new(topic) else { return };
+        room.is_now(topic, self.state.retained().get(name).map(|retained| retained.size));
+    }
+
     /// A subscription has its fence: what it wishes is looked for, and answered when the first of
     /// it is found.
     //= MQTT311-3.3.1-6
@@ -170,6 +210,7 @@ impl<D: Disk> Shell<D> {
                 search: Search::Due,
                 in_doubt: false,
                 found: Vec::new(),
+                pace: Pace::Enters(0),
             };
             self.granting.insert(key, granting);
             self.next_granting = key;
@@ -214,7 +255,7 @@ impl<D: Disk> Shell<D> {
             if filter.matches(name) {
                 self.wire.begin(1);
                 let content = super::sys_topics::content(name, &value);
-                self.deliver0(io, wish.session, content, true, Ids::List(&ids));
+                self.deliver0(io, wish.session, content, true, Ids::List(&ids), true);
             }
         }
     }
@@ -231,6 +272,11 @@ impl<D: Disk> Shell<D> {
     fn go_on_with(&mut self, io: &mut Io<'_, D>, key: u64) {
         let Some(mut granting) = self.granting.remove(&key) else { return };
         if self.go_on(io, key, &mut granting) {
+            // What is left was for a connection that is gone, or is not wished any more.
+            for hit in &granting.found {
+                self.wanted.remove(&hit.lsn);
+                self.fetched.remove(&hit.lsn);
+            }
             self.note_known(io, &mut granting);
             self.live.unwatch(granting.wish.session);
         } else {
@@ -238,9 +284,9 @@ impl<D: Disk> Shell<D> {
         }
     }
 
-    /// True: the wish is granted, or its connection is gone.
+    /// True: the wish is granted, or there is nobody any more who has it.
     fn go_on(&mut self, io: &mut Io<'_, D>, key: u64, granting: &mut Granting) -> bool {
-        if self.links.up_mut(granting.conn).is_none() {
+        if self.links.up_mut(granting.conn).is_none() || !self.is_subscribed(&granting.wish) {
             return true;
         }
         if granting.search != Search::Over {
@@ -266,6 +312,16 @@ impl<D: Disk> Shell<D> {
             io.turn_again();
         }
         false
+    }
+
+    /// Whether the subscription of a wish still is: what is owed to it can take long to find, and
+    /// nothing is added for it behind its UNSUBACK.
+    //= MQTT311-3.10.4-2
+    //= MQTT5-3.10.4-2
+    fn is_subscribed(&self, wish: &Wish) -> bool {
+        let known = self.state.session(wish.session);
+        let in_state = known.is_some_and(|known| known.subscriptions().get(&wish.filter).is_some());
+        self.overlay.has_filter(wish.session, &wish.filter, in_state)
     }
 
     /// Looks for the next messages, lane by lane. False: there is more to come.
@@ -371,7 +427,8 @@ impl<D: Disk> Shell<D> {
     fn send_found(&mut self, io: &mut Io<'_, D>, granting: &mut Granting) {
         let (conn, session) = (granting.conn, granting.wish.session);
         let mut sent = 0;
-        for hit in &granting.found {
+        let found = std::mem::take(&mut granting.found);
+        for hit in &found {
             let own = Journal::<D>::is_own(hit.lsn);
             if !own && !self.has_followed(hit.lsn) {
                 // It may be on its way to the session as well.
@@ -382,16 +439,49 @@ impl<D: Disk> Shell<D> {
                 sent += 1;
                 continue;
             }
-            if io.queued_bytes(conn) > self.shared.options.limits.max_output_bytes {
+            let most = self.output_most().now(io);
+            if io.queued_bytes(conn) > most || self.clogged.contains(conn) {
                 io.notify_drained(conn);
+                break;
+            }
+            let qos = hit.qos.min(granting.wish.qos);
+            if qos != QoS::AtMostOnce && !self.may_enter(session, &mut granting.pace) {
                 break;
             }
             if !self.send_hit(io, conn, &granting.wish, hit) {
                 break;
             }
+            if let Pace::Enters(bytes) = &mut granting.pace
+                && qos != QoS::AtMostOnce
+            {
+                *bytes += hit.size as usize;
+                if *bytes > self.shared.options.limits.max_output_bytes {
+                    granting.pace = Pace::Handed(self.journal.handed());
+                }
+            }
             sent += 1;
         }
+        granting.found = found;
         granting.found.drain(..sent);
+    }
+
+    /// Whether another retained message may enter a session's queue. What lets it is seen in a
+    /// turn: a record is applied, or the client has answered or read.
+    fn may_enter(&self, session: SessionNumber, pace: &mut Pace) -> bool {
+        let Some(known) = self.state.session(session) else { return true };
+        let queue = known.queue();
+        if let Pace::Handed(handed) = *pace
+            && (!self.journal.is_log() || self.applied >= handed)
+        {
+            *pace = Pace::Leaves(queue.last());
+        }
+        if let Pace::Leaves(number) = *pace
+            && let Some(link) = self.up.get(&session).and_then(|conn| self.links.get(*conn))
+            && !link.out.numbers.owes_up_to(queue, number)
+        {
+            *pace = Pace::Enters(0);
+        }
+        matches!(pace, Pace::Enters(_))
     }
 
     /// False: it has to wait for a commit, for memory or for the disk.
@@ -418,7 +508,7 @@ impl<D: Disk> Shell<D> {
         let mut content = message.content();
         content.expires_ms = hit.expires_ms;
         self.wire.begin(1);
-        self.deliver0(io, wish.session, content, true, Ids::List(&ids));
+        self.deliver0(io, wish.session, content, true, Ids::List(&ids), false);
         true
     }
 

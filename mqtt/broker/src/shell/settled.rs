@@ -26,6 +26,7 @@ impl<D: Disk> Shell<D> {
         let handed = self.journal.handed();
         // Retained messages that were looked up wait here to be decided about.
         let decides = !self.granting.is_empty()
+            || !self.going_on.is_empty()
             || !self.queries.is_empty()
             || !self.wanted.is_empty()
             || !self.fetched.is_empty();

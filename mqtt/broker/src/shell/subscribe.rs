@@ -6,11 +6,12 @@ use zzq_engine::record::{
     Connect as ConnectRecord, Subscribe as SubscribeRecord, SubscribeItem, SubscribeItemsBuf,
     Unsubscribe as UnsubscribeRecord,
 };
-use zzq_engine::session::JUMP;
+use zzq_engine::session::{JUMP, Replay};
 use zzq_engine::{QueueNumber, Record, SessionFlags, SessionNumber, SubNumber, Subscriber};
 use zzq_lanes::ConnId;
 use zzq_types::{
-    Filter, Properties, ProtocolVersion, QoS, ReasonCode, RetainHandling, SubscriptionId,
+    Filter, Lsn, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
+    RetainHandling, SubscriptionId,
 };
 use zzq_wal::disk::Disk;
 
@@ -18,9 +19,14 @@ use super::changes::Then;
 use super::journal::How;
 use super::notes::{Note, Taken};
 use super::packet_out::write_packet;
+use super::replay::begin;
 use super::retained::Wish;
+use super::rights::Permits;
 use super::{Flow, Io, Shell};
+use crate::hooks::{Event, Permit};
 use crate::planted::{self, Bug};
+use crate::replay::ask::Start;
+use crate::replay::{self, standing};
 
 /// One filter that is granted.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +36,21 @@ struct Granted<'a> {
     number: SubNumber,
     entry: Subscription<'a>,
     is_new: bool,
+    /// It starts in the past.
+    replay: Option<Replay>,
+}
+
+/// Why a filter is not granted.
+struct Refusal {
+    code: ReasonCode,
+    /// What to change, if the code alone does not say it.
+    reason: Option<String>,
+}
+
+impl From<ReasonCode> for Refusal {
+    fn from(code: ReasonCode) -> Self {
+        Self { code, reason: None }
+    }
 }
 
 impl<D: Disk> Shell<D> {
@@ -43,20 +64,56 @@ impl<D: Disk> Shell<D> {
         conn: ConnId,
         subscribe: &Subscribe<'_>,
     ) -> Flow {
+        let from = replay_from(subscribe.properties);
+        let permits = match self.may_subscribe(io, conn, subscribe, from) {
+            Ok(permits) => permits,
+            Err(flow) => return flow,
+        };
+        if permits.disconnects() {
+            return self.refuse(io, conn, ReasonCode::NotAuthorized, "it may not subscribe so");
+        }
+        let flow = self.subscribe_as(io, conn, subscribe, &permits);
+        if flow == Flow::Again {
+            self.keep_permits(conn, permits);
+        }
+        flow
+    }
+
+    fn subscribe_as(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        subscribe: &Subscribe<'_>,
+        permits: &Permits,
+    ) -> Flow {
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };
-        let version = link.encoder.version;
+        let (version, is_bridge) = (link.encoder.version, link.is_bridge);
         let id = subscribe.subscription_id();
         let mut codes = Vec::new();
         let mut granted: Vec<Granted<'_>> = Vec::new();
         let mut next = self.next_sub_number(session);
-        for entry in subscribe.subscriptions {
-            match self.grant(session, entry, &granted, &mut next) {
+        let from = replay_from(subscribe.properties);
+        let mut reasons = Vec::new();
+        for (at, mut entry) in subscribe.subscriptions.into_iter().enumerate() {
+            if is_bridge {
+                bridged(&mut entry);
+            }
+            let asked = permitted(permits.of(at)).and_then(|()| self.asked_replay(entry, from));
+            let one = asked.and_then(|asked| {
+                let one = self.grant(session, entry, &granted, &mut next)?;
+                Ok(self.with_replay(session, one, asked, &mut reasons))
+            });
+            match one {
                 Ok(one) => {
-                    codes.push(granted_code(entry.options.qos));
+                    codes.push(granted_code(one.entry.options.qos));
                     granted.push(one);
                 }
-                Err(reason) => codes.push(refusal(version, reason)),
+                Err(Refusal { code, reason }) => {
+                    self.counts.refused_filters += 1;
+                    codes.push(refusal(version, code));
+                    reasons.extend(reason);
+                }
             }
         }
         //= MQTT311-3.9.3-2
@@ -73,13 +130,15 @@ impl<D: Disk> Shell<D> {
         }
         let mut wishes = self.take_subscriptions(session, &granted, id);
         let taken = self.taken(session, &granted, id);
-        let packet = self.sub_ack(conn, subscribe, &codes);
+        let packet = self.sub_ack(conn, subscribe, &codes, &reasons.join("; "));
         if granted.is_empty() {
             write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&packet));
             return Flow::Next;
         }
         for one in &granted {
             self.hold_members(io, one.filter, self.flags_of(session));
+            let (filter, qos) = (|| one.text.into(), one.entry.options.qos);
+            self.tell(conn, |client| Event::Subscribed { client, filter: filter(), qos });
         }
         self.live.watch(session);
         if planted::is(Bug::RetainedBeforeFence) {
@@ -138,12 +197,14 @@ impl<D: Disk> Shell<D> {
             joins: Some(joins),
             will: None,
         });
-        // The groups it is in already, which its messages are left to.
+        // The groups it is in already, which its messages are left to, and what decides about
+        // messages before they get numbers.
         let mut items = SubscribeItemsBuf::new();
         for (filter, sub) in known.subscriptions().iter() {
-            if filter.starts_with("$share/") {
+            let replay = known.replay(sub.number).copied();
+            if filter.starts_with("$share/") || replay.is_some() {
                 let (number, options, id) = (sub.number, sub.options, sub.id);
-                items.push(&SubscribeItem { number, filter, options, id });
+                items.push(&SubscribeItem { number, filter, options, id, replay });
             }
         }
         let groups = Record::Subscribe(SubscribeRecord { session, items: items.as_list() });
@@ -177,15 +238,26 @@ impl<D: Disk> Shell<D> {
     fn grant<'a>(
         &self,
         session: SessionNumber,
-        entry: Subscription<'a>,
+        mut entry: Subscription<'a>,
         before: &[Granted<'a>],
         next: &mut u32,
     ) -> Result<Granted<'a>, ReasonCode> {
         let limits = &self.shared.options.limits;
         let filter = entry.filter.map_err(|_| ReasonCode::TopicFilterInvalid)?;
-        if filter.topic_filter().levels().count() > limits.max_topic_levels {
+        let plain = filter.topic_filter();
+        if plain.levels().count() > limits.max_topic_levels
+            || plain.as_str().len() > limits.max_topic_length
+        {
             return Err(ReasonCode::TopicFilterInvalid);
         }
+        //= MQTT311-3.8.3-2
+        if !limits.wildcards && plain.has_wildcard() {
+            return Err(ReasonCode::WildcardSubscriptionsNotSupported);
+        }
+        if !limits.shared_subscriptions && filter.group().is_some() {
+            return Err(ReasonCode::SharedSubscriptionsNotSupported);
+        }
+        entry.options.qos = entry.options.qos.min(limits.max_qos);
         let known = self.state.session(session).ok_or(ReasonCode::UnspecifiedError)?;
         let text = entry.text;
         let in_state = known.subscriptions().get(text).map(|sub| sub.number);
@@ -195,14 +267,72 @@ impl<D: Disk> Shell<D> {
         if let Some(number) =
             in_packet.or(under_way).or(in_state).filter(|_| exists || in_packet.is_some())
         {
-            return Ok(Granted { text, filter, number, entry, is_new: false });
+            return Ok(Granted { text, filter, number, entry, is_new: false, replay: None });
         }
         if known.subscriptions().len() + before.len() >= limits.max_subscriptions {
             return Err(ReasonCode::QuotaExceeded);
         }
         let number = SubNumber::new(*next);
         *next += 1;
-        Ok(Granted { text, filter, number, entry, is_new: true })
+        Ok(Granted { text, filter, number, entry, is_new: true, replay: None })
+    }
+
+    /// Where a subscription starts, if that is in the past, and what its client is to be told.
+    fn asked_replay(
+        &self,
+        entry: Subscription<'_>,
+        from: Option<&str>,
+    ) -> Result<Option<(Replay, Option<String>)>, Refusal> {
+        let refuse = |code, reason: &str| Err(Refusal { code, reason: Some(reason.to_owned()) });
+        let unable = ReasonCode::ImplementationSpecificError;
+        let asked = match replay::ask::ask(entry.text, from) {
+            Ok(None) => return Ok(None),
+            Ok(Some(asked)) => asked,
+            Err(error) => return refuse(ReasonCode::TopicFilterInvalid, &error.to_string()),
+        };
+        if !self.journal.is_log() {
+            let why = "without a log there is no past: the broker needs --data-dir";
+            return refuse(unable, why);
+        }
+        if matches!(entry.filter, Ok(Filter::Shared { .. })) {
+            return refuse(unable, "a shared subscription cannot start in the past");
+        }
+        if entry.options.no_local {
+            return refuse(unable, "No Local cannot be had with a start in the past");
+        }
+        let mut begins = begin(&asked, self.now_ms);
+        let mut said = None;
+        let (oldest, newest) = (self.journal.first_kept(), self.journal.appended_lsn());
+        if let Start::Offset(offset) = asked.start {
+            if offset < oldest.get() {
+                let oldest = oldest.get();
+                said =
+                    Some(format!("offset {offset} is gone: it starts with {oldest}, the oldest"));
+            } else if offset > newest.next().get() {
+                let newest = newest.get();
+                said = Some(format!("there is no offset {offset} yet: the last is {newest}"));
+                begins.next = Lsn::new(newest).next();
+            }
+        }
+        Ok(Some((begins, said)))
+    }
+
+    /// A subscription that is granted, and where it starts: one that is there already goes on
+    /// unless it is to be begun anew, as Retain Handling says.
+    fn with_replay<'a>(
+        &self,
+        session: SessionNumber,
+        one: Granted<'a>,
+        asked: Option<(Replay, Option<String>)>,
+        reasons: &mut Vec<String>,
+    ) -> Granted<'a> {
+        let Some((begins, said)) = asked else { return one };
+        let anew = one.entry.options.retain_handling == RetainHandling::Always;
+        if !anew && !one.is_new && self.replay_of(session, Some(one.number)).is_some() {
+            return Granted { replay: Some(Replay::GO_ON), ..one };
+        }
+        reasons.extend(said);
+        Granted { replay: Some(begins), ..one }
     }
 
     fn record_subscriptions(
@@ -215,8 +345,8 @@ impl<D: Disk> Shell<D> {
     ) -> bool {
         let mut items = SubscribeItemsBuf::new();
         for one in granted {
-            let (number, filter) = (one.number, one.text);
-            items.push(&SubscribeItem { number, filter, options: one.entry.options, id });
+            let Granted { number, text: filter, replay, .. } = *one;
+            items.push(&SubscribeItem { number, filter, options: one.entry.options, id, replay });
         }
         let record = Record::Subscribe(SubscribeRecord { session, items: items.as_list() });
         let how = How { waits: true, lanes: self.bit(), frees: false };
@@ -262,14 +392,20 @@ impl<D: Disk> Shell<D> {
     ) -> Vec<Wish> {
         let mut wishes = Vec::new();
         for one in granted {
-            self.index.insert(one.filter, self.subscriber(session, one, id));
+            let subscriber = self.subscriber(session, one, id);
+            standing::stand(&mut self.index, one.text, subscriber, one.replay.is_some());
+            if one.replay.is_none_or(|replay| !replay.goes_on()) {
+                self.replaying.forget(session, one.number);
+            }
+            self.note_member(session, one.filter);
             let wanted = match one.entry.options.retain_handling {
                 RetainHandling::Always => true,
                 RetainHandling::IfNew => one.is_new,
                 RetainHandling::Never => false,
             };
             // A shared subscription is sent no retained messages: they would come to one member.
-            if let (true, Filter::Plain(filter)) = (wanted, one.filter) {
+            // History has them in their places.
+            if let (true, Filter::Plain(filter), None) = (wanted, one.filter, one.replay) {
                 wishes.push(Wish::new(session, filter, one.entry.options.qos, id));
             }
         }
@@ -286,6 +422,7 @@ impl<D: Disk> Shell<D> {
             session,
             lane: self.lane.0,
             flags: self.flags_of(session),
+            since: self.since(session),
             sub: one.number,
             options: one.entry.options,
             id,
@@ -304,6 +441,7 @@ impl<D: Disk> Shell<D> {
         let one = |one: &Granted<'_>| Taken {
             filter: one.text.into(),
             subscriber: self.subscriber(session, one, id),
+            replays: one.replay.is_some(),
         };
         granted.iter().map(one).collect()
     }
@@ -318,16 +456,32 @@ impl<D: Disk> Shell<D> {
     //= MQTT5-3.8.4-7
     //= MQTT5-3.9.3-1
     //= MQTT5-3.9.3-2
-    fn sub_ack(&self, conn: ConnId, subscribe: &Subscribe<'_>, codes: &[ReasonCode]) -> Vec<u8> {
+    fn sub_ack(
+        &self,
+        conn: ConnId,
+        subscribe: &Subscribe<'_>,
+        codes: &[ReasonCode],
+        reason: &str,
+    ) -> Vec<u8> {
         let mut packet = Vec::new();
         let Some(link) = self.links.get(conn) else { return packet };
-        let ack = SubAck {
-            packet_id: subscribe.packet_id,
-            properties: Properties::EMPTY,
-            codes: ReasonCodes::new(codes),
-        };
-        if let Err(error) = link.encoder.sub_ack(&ack, &mut packet) {
-            tracing::warn!(client = %link.client, %error, "SUBACK cannot be sent");
+        let mut properties = PropertiesBuf::new();
+        let said = link.is_v5()
+            && !reason.is_empty()
+            && properties.push(Property::ReasonString(reason)).is_ok();
+        // It may be too long for the client, which gets the codes then.
+        let blocks = [said.then(|| properties.as_properties()), Some(Properties::EMPTY)];
+        for properties in blocks.into_iter().flatten() {
+            let (packet_id, codes) = (subscribe.packet_id, ReasonCodes::new(codes));
+            let written =
+                link.encoder.sub_ack(&SubAck { packet_id, properties, codes }, &mut packet);
+            match written {
+                Ok(()) => break,
+                Err(error) if properties.is_empty() => {
+                    tracing::warn!(client = %link.client, %error, "SUBACK cannot be sent");
+                }
+                Err(_) => packet.clear(),
+            }
         }
         packet
     }
@@ -380,8 +534,9 @@ impl<D: Disk> Shell<D> {
         if !put {
             return self.park(io, conn);
         }
-        for &(text, filter) in &removed {
-            self.index.remove(filter, session);
+        for &(text, _) in &removed {
+            self.tell(conn, |client| Event::Unsubscribed { client, filter: text.into() });
+            standing::leave(&mut self.index, text, session);
             if logged && self.journal.is_log() {
                 self.overlay.unsubscribed(session, text, self.journal.handed());
             }
@@ -413,7 +568,31 @@ const fn granted_code(qos: QoS) -> ReasonCode {
     }
 }
 
+/// What a bridge takes is published elsewhere: as it was here, and not what came from there.
+fn bridged(entry: &mut Subscription<'_>) {
+    let is_plain = matches!(entry.filter, Ok(Filter::Plain(_)));
+    entry.options.no_local |= is_plain && !entry.text.starts_with("$replay/");
+    entry.options.retain_as_published = true;
+}
+
+/// What an authoriser says to a filter.
+fn permitted(permit: Option<Permit>) -> Result<(), Refusal> {
+    match permit {
+        Some(Permit::Allow) => Ok(()),
+        Some(Permit::Deny | Permit::Disconnect) => Err(ReasonCode::NotAuthorized.into()),
+        None => Err(ReasonCode::UnspecifiedError.into()),
+    }
+}
+
 /// MQTT 3.1.1 knows one failure.
 fn refusal(version: ProtocolVersion, reason: ReasonCode) -> ReasonCode {
     if version.is_v5() { reason } else { ReasonCode::UnspecifiedError }
+}
+
+/// The user property that says where the filters of a SUBSCRIBE start.
+fn replay_from(properties: Properties<'_>) -> Option<&str> {
+    properties.into_iter().find_map(|property| match property {
+        Property::UserProperty(name, value) if name == replay::ask::PROPERTY => Some(value),
+        _ => None,
+    })
 }

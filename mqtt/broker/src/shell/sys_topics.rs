@@ -12,8 +12,8 @@ use zzq_wal::disk::Disk;
 use super::wire::Content;
 use super::{Io, Shell};
 use crate::load::Loads;
-use crate::metrics;
-use crate::sys::{self, Status, StoreStatus};
+use crate::metrics::{self, Counts};
+use crate::sys::{self, Recent, STORE_STATE, Status, StoreState, StoreStatus};
 
 /// When the values are renewed, and what is remembered from one time to the next.
 #[derive(Debug, Default)]
@@ -22,9 +22,46 @@ pub(super) struct Renewal {
     uptime: Duration,
     loads: Loads,
     clients_most: u64,
+    /// What was counted, and appended, at the last time.
+    before: (Counts, u64),
+}
+
+impl Renewal {
+    /// How the log has done since the last time.
+    fn recent(&self, counts: &Counts, appended: u64) -> Recent {
+        let (before, appended_before) = &self.before;
+        let mean = |sum: u64, count: u64| {
+            let [sum, count] = [sum, count].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+            if count == 0 { 0.0 } else { f64::from(sum) / f64::from(count) }
+        };
+        // The first values would count what was recovered.
+        let records = if *appended_before == 0 { 0 } else { appended - appended_before };
+        Recent {
+            group_records: mean(records, counts.groups - before.groups),
+            commit_ms: mean(
+                counts.commit_ms - before.commit_ms,
+                counts.commits_timed - before.commits_timed,
+            ),
+        }
+    }
 }
 
 impl<D: Disk> Shell<D> {
+    /// Notes how long commits take: of one at a time, whose records this turn has handed over.
+    pub(super) fn time_commits(&mut self, now: Millis) {
+        if let Some((_, since)) =
+            self.timed.take_if(|(handed, _)| self.journal.is_committed(*handed))
+        {
+            self.counts.commits_timed += 1;
+            let ms = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+            self.counts.commit_ms = self.counts.commit_ms.saturating_add(ms);
+        }
+        let handed = self.journal.handed();
+        if self.timed.is_none() && !self.journal.is_committed(handed) {
+            self.timed = Some((handed, now));
+        }
+    }
+
     /// Renews the values when it is time; only on the first lane.
     pub(super) fn renew_sys(&mut self, io: &mut Io<'_, D>) {
         let interval = self.shared.options.sys_interval;
@@ -33,14 +70,18 @@ impl<D: Disk> Shell<D> {
         }
         self.sys.due = io.now() + interval;
         self.publish_counts(io);
+        let counts = metrics::total(&self.shared.metrics);
         let store = self.journal.marks().map(|(durable, appended)| StoreStatus {
             durable: durable.get(),
             appended: appended.get(),
-            writable: !self.journal.is_read_only(),
+            state: self.store_state(),
+            free: self.journal.free_bytes(),
             first: self.journal.first_kept().get(),
             images: self.shared.images.counts(),
+            segments: self.journal.segments(),
+            recent: self.sys.recent(&counts, appended.get()),
         });
-        let counts = metrics::total(&self.shared.metrics);
+        self.sys.before = (counts, store.map_or(0, |store| store.appended));
         let uptime = self.shared.started.elapsed();
         let passed = uptime.saturating_sub(self.sys.uptime);
         self.sys.uptime = uptime;
@@ -56,15 +97,30 @@ impl<D: Disk> Shell<D> {
         self.shared.set_sys(values);
     }
 
+    /// Tells at once how the store is, whenever the others are renewed.
+    pub(super) fn publish_store_state(&mut self, io: &mut Io<'_, D>, state: StoreState) {
+        if self.shared.options.sys_interval.is_zero() || self.stopping {
+            return;
+        }
+        let mut values = self.shared.sys();
+        if let Some((_, value)) = values.iter_mut().find(|(topic, _)| topic == STORE_STATE) {
+            state.as_str().clone_into(value);
+            self.shared.set_sys(values);
+        }
+        self.publish_sys(io, STORE_STATE, state.as_str());
+    }
+
     fn publish_sys(&mut self, io: &mut Io<'_, D>, topic: &str, value: &str) {
         let Ok(topic) = TopicName::new(topic) else { return };
         let qos = QoS::AtMostOnce;
-        let publication = Publication { topic, publisher: None, qos, retain: false };
+        let publication =
+            Publication { topic, publisher: None, client_hash: 0, qos, retain: false };
         let mut decision = std::mem::take(&mut self.decision);
         let routed = self.router.route(&mut self.index, publication, &mut decision);
         if routed.destinations > 0 {
             let record = content(topic, value).record(qos, decision.as_decision());
             self.spread(io, &record, &routed);
+            self.router.taken(&mut self.index);
         }
         self.decision = decision;
     }
@@ -72,5 +128,12 @@ impl<D: Disk> Shell<D> {
 
 /// A value as it is sent.
 pub(super) fn content<'a>(topic: TopicName<'a>, value: &'a str) -> Content<'a> {
-    Content { topic, properties: Properties::EMPTY, payload: value.as_bytes(), expires_ms: None }
+    Content {
+        topic,
+        properties: Properties::EMPTY,
+        payload: value.as_bytes(),
+        expires_ms: None,
+        time_ms: 0,
+        place: None,
+    }
 }

@@ -4,11 +4,13 @@
 //! Does not know: windows, queues, who may receive.
 
 use bytes::Bytes;
-use zzq_codec::{EncodeError, Encoder, PublishHead, PublishPlace};
+use zzq_codec::{EncodeError, Encoder, PublishHead, PublishPlace, Run};
 use zzq_engine::record::Publish as PublishRecord;
-use zzq_engine::{Decision, SubscriptionIds};
+use zzq_engine::{Decision, Destination, SubscriptionIds};
 use zzq_lanes::{ConnId, Handler, LaneIo};
-use zzq_types::{PacketId, Properties, PropertiesBuf, Property, QoS, SubscriptionId, TopicName};
+use zzq_types::{
+    Lsn, PacketId, Properties, PropertiesBuf, Property, QoS, SubscriptionId, TopicName, rfc3339,
+};
 
 use super::alias::{Given, Naming};
 use super::link::Link;
@@ -25,6 +27,10 @@ pub(crate) struct Content<'a> {
     pub(crate) payload: &'a [u8],
     /// Log time.
     pub(crate) expires_ms: Option<u64>,
+    /// When it was published, in log time.
+    pub(crate) time_ms: u64,
+    /// Its place in the log, if the receiver is to be told: then it is committed.
+    pub(crate) place: Option<Lsn>,
 }
 
 impl<'a> Content<'a> {
@@ -35,7 +41,20 @@ impl<'a> Content<'a> {
             properties: record.properties,
             payload: record.payload,
             expires_ms: record.expires_ms(time_ms),
+            time_ms,
+            place: None,
         }
+    }
+
+    /// A message without properties that is in no log.
+    pub(super) const fn plain(topic: TopicName<'a>, payload: &'a [u8]) -> Self {
+        let properties = Properties::EMPTY;
+        Self { topic, properties, payload, expires_ms: None, time_ms: 0, place: None }
+    }
+
+    /// What it weighs, as its record says.
+    pub(super) fn size(self) -> u32 {
+        self.record(QoS::AtMostOnce, Decision::NOBODY).size()
     }
 
     /// A record of it, by no client and not to be retained.
@@ -78,6 +97,26 @@ impl<'a> Receiver<'a> {
     pub(crate) fn of(conn: ConnId, link: &'a mut Link) -> Self {
         Self { conn, encoder: link.encoder, given: link.given.as_deref_mut() }
     }
+
+    /// Whether it gets the packets of a run as they came, but for their identifiers.
+    pub(super) fn takes_as_is(&self, run: &Run<'_>, to: &Destination<'_>) -> bool {
+        self.encoder.version.is_v5() == run.is_v5()
+            && self.given.is_none()
+            && (to.qos, to.retain, to.ids.is_empty()) == (run.qos(), false, true)
+            && run.longest() <= self.encoder.limits.max_packet as usize
+    }
+
+    /// Writes a run that it takes as it is. False: the connection is absent.
+    pub(super) fn write_run<H: Handler>(
+        self,
+        io: &mut LaneIo<'_, H>,
+        run: Run<'_>,
+        ids: impl Iterator<Item = PacketId>,
+    ) -> bool {
+        let Some(mut output) = io.output(self.conn) else { return false };
+        run.copy_to(&mut output, ids);
+        true
+    }
 }
 
 /// The subscription identifiers that go along.
@@ -119,6 +158,12 @@ pub(crate) enum Unsent {
 }
 
 impl Counts {
+    /// Counts messages of a run that went out.
+    pub(super) fn sent_run(&mut self, count: usize) {
+        self.publishes_out += count as u64;
+        self.packets_out += count as u64;
+    }
+
     /// Counts a message that went out, or did not.
     pub(super) fn sent(&mut self, sent: Result<(), Unsent>) {
         match sent {
@@ -174,7 +219,11 @@ impl Wire {
         manner: Manner<'_>,
         now_ms: u64,
     ) -> Result<(), Unsent> {
-        let plain = self.many && manner.ids.is_empty() && !manner.dup && to.given.is_none();
+        let plain = self.many
+            && manner.ids.is_empty()
+            && !manner.dup
+            && to.given.is_none()
+            && content.place.is_none();
         if !plain || (content.expires_ms.is_some() && to.encoder.version.is_v5()) {
             return self.send(io, to, content, manner, now_ms);
         }
@@ -287,6 +336,13 @@ impl Wire {
     ) -> Result<(), Unsent> {
         self.extra.clear();
         manner.ids.put(&mut self.extra);
+        if let Some(place) = content.place.filter(|_| encoder.version.is_v5()) {
+            let (offset, time) = (place.get().to_string(), rfc3339(content.time_ms));
+            for (name, value) in [("replay-offset", &offset), ("replay-time", &time)] {
+                let pushed = self.extra.push(Property::UserProperty(name, value));
+                assert!(pushed.is_ok(), "a number is never too long");
+            }
+        }
         if let Naming::Define(alias) | Naming::Alias(alias) = naming {
             let pushed = self.extra.push(Property::TopicAlias(alias.get()));
             assert!(pushed.is_ok(), "an integer is never too long");

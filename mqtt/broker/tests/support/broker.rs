@@ -73,6 +73,12 @@ impl Broker {
         (self.child, self.address) = spawn(self.folder.path(), self.logged, &self.arguments);
     }
 
+    /// Starts again on the same folder with other arguments.
+    pub(crate) fn start_again_with(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self.start_again();
+    }
+
     /// SIGKILL and a new start.
     pub(crate) fn crash(&mut self) {
         self.kill();

@@ -49,6 +49,11 @@ impl Client {
         Self { stream, version, buffer: Vec::new(), waiting: VecDeque::new(), next_id: 100 }
     }
 
+    /// A connection to somebody who listens here.
+    pub(crate) fn open_at(address: SocketAddr, version: Version) -> Self {
+        Self::try_open(address, version).expect("somebody listens")
+    }
+
     /// A clean session.
     pub(crate) fn connect(broker: &Broker, version: Version, id: &str) -> Self {
         Connect::new(version, id).open(broker).0
@@ -56,6 +61,11 @@ impl Client {
 
     pub(crate) fn version(&self) -> Version {
         self.version
+    }
+
+    /// The socket itself, for a test that writes and reads at once.
+    pub(crate) fn stream(&self) -> TcpStream {
+        self.stream.try_clone().expect("another handle")
     }
 
     // Sending

@@ -1,5 +1,7 @@
 //! CONNECT with all it may carry, and what the answer says.
 
+use std::net::SocketAddr;
+
 use super::broker::Broker;
 use super::client::Client;
 use super::wire::{Property, Version, block, bytes, hex, number, packet, read_block, show, text};
@@ -25,13 +27,14 @@ pub(crate) struct Accepted {
 }
 
 impl Connect {
-    /// Clean, keep alive of 60 s.
+    /// Clean.
     pub(crate) fn new(version: Version, id: &str) -> Self {
         Self {
             version,
             id: id.to_owned(),
             flags: 0x02,
-            keep_alive: 60,
+            // Unless it says so, nobody is ended for being slow on a busy machine.
+            keep_alive: 0,
             properties: Vec::new(),
             will: Vec::new(),
             login: Vec::new(),
@@ -67,6 +70,12 @@ impl Connect {
         self
     }
 
+    /// Raw properties; MQTT 5 only.
+    pub(crate) fn property_bytes(mut self, bytes: &[u8]) -> Self {
+        self.properties.extend_from_slice(bytes);
+        self
+    }
+
     /// A will without properties.
     pub(crate) fn will(self, topic: &str, payload: &str, qos: u8, retain: bool) -> Self {
         self.will_with("", topic, payload, qos, retain)
@@ -88,6 +97,22 @@ impl Connect {
         self.will.extend(text(topic));
         self.will.extend(bytes(payload.as_bytes()));
         self
+    }
+
+    /// A user name and a password.
+    pub(crate) fn login(mut self, user: &str, password: &str) -> Self {
+        self.flags |= 0xC0;
+        self.login = [text(user), text(password)].concat();
+        self
+    }
+
+    /// Connects to somebody who listens here; anything but success fails the test.
+    pub(crate) fn open_at(&self, address: SocketAddr) -> (Client, Accepted) {
+        let mut client = Client::open_at(address, self.version);
+        client.send(&self.encode());
+        let answer = client.expect_packet();
+        let accepted = Accepted::decode(&answer, self.version);
+        (client, accepted)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

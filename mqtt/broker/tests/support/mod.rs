@@ -20,7 +20,10 @@ pub(crate) use broker::{Broker, in_both_modes, on_disk, run};
 pub(crate) use client::{Client, Received, ends, payloads_up_to};
 pub(crate) use connect::{Accepted, Connect};
 pub(crate) use random::Random;
-pub(crate) use wire::{Message, Property, Publish, Version, bytes, hex, packet, show, text};
+pub(crate) use wire::{
+    Message, Property, Publish, Version, block, bytes, hex, packet, read_block, read_varint, show,
+    text, values,
+};
 
 /// A failure, never a pause: no wait of these tests ends by this in a run that passes.
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);

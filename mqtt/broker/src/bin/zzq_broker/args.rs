@@ -4,8 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use zzq_broker::units::{parse_duration, parse_size};
-use zzq_broker::{BrokerOptions, DeliverPolicy, DiskBackend, EXIT_STATUS_HELP, Limits, LogPolicy};
+use zzq_broker::units::{parse_busy_poll, parse_duration, parse_retention, parse_size};
+use zzq_broker::{
+    BrokerOptions, BusyPoll, DeliverPolicy, DiskBackend, DiskLimits, EXIT_STATUS_HELP,
+    GroupStrategies, GroupStrategy, Limits, LogPolicy, Qos0Full, QueueFull as FullPolicy, Redirect,
+    Retention,
+};
+use zzq_types::QoS;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,6 +19,7 @@ Examples:
   zzq_broker --bind tcp://[::]:1883 --max-packet-size 256KiB";
 
 /// A durable MQTT 3.1, 3.1.1 and 5.0 broker: what it acknowledges is in its log.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug, Parser)]
 #[command(name = "zzq_broker", version, after_long_help = after_help(), max_term_width = 100)]
 pub(crate) struct Args {
@@ -52,9 +58,39 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) snapshot_every: u64,
 
+    /// How much of the log is kept for subscriptions that start in the past ($replay/...), beyond
+    /// what is needed: the newest SIZE, what is younger than SPAN, or SIZE,SPAN for what is within
+    /// both. Without it they find what is still there, which may be little.
+    #[arg(long, value_name = "SIZE|SPAN", value_parser = parse_retention)]
+    pub(crate) retain_log: Option<Retention>,
+
+    /// So much of the disk stays free at least, for what must go on when it is full: receipts, ends
+    /// of sessions, images of the state. Publishes and new sessions that would take of it are
+    /// refused with reason code 0x97; publishes of MQTT 3 are held [default: what two images and
+    /// a few short segments take, 6MiB and more].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) disk_reserve: Option<u64>,
+
+    /// With less left beside the reserve, the oldest history (--retain-log) goes, and the state is
+    /// written down so that the log can be let go [default: as much as the reserve].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) disk_low: Option<u64>,
+
+    /// The state is written down as well when replaying the log behind it would take a start longer
+    /// than this; not before the log has grown by the size of what was written down last.
+    #[arg(long, value_name = "SPAN", default_value = "3s", value_parser = parse_duration)]
+    pub(crate) recovery_budget: Duration,
+
     /// IO threads [default: half the cores, at least one].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) lanes: Option<u16>,
+
+    /// How long an IO thread looks for work before it sleeps: saves the wake-up, costs processor
+    /// time. auto: 100us while waits are shorter than that, if lanes leave a core free [possible
+    /// values: auto, off, SPAN].
+    #[arg(long, value_name = "auto|off|SPAN", default_value = "auto",
+          value_parser = parse_busy_poll)]
+    pub(crate) busy_poll: BusyPoll,
 
     /// Largest packet accepted.
     #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = parse_size)]
@@ -95,21 +131,36 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = parse_duration)]
     pub(crate) connect_timeout: Duration,
 
-    /// Output waiting for one connection above which nothing more is queued for it.
+    /// Output waiting for one connection above which nothing more is queued for it, at least 32KiB.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) max_output: u64,
+
+    /// The same for all connections together, above which whoever has 32 KiB gets no more until it
+    /// has read; each lane has an equal share.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
+    pub(crate) max_output_total: u64,
 
     /// Subscriptions of one session.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_subscriptions)]
     pub(crate) max_subscriptions: usize,
 
-    /// Messages waiting for one session; further ones are refused, or held for MQTT 3 clients.
+    /// Messages waiting for one session at QoS 1 and 2; --queue-full says what happens then.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_queued_messages)]
     pub(crate) max_queued_messages: usize,
 
-    /// Bytes of messages waiting for one session; further ones are refused, or held.
+    /// Bytes of messages waiting for one session; --queue-full says what happens then.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     pub(crate) max_queued_bytes: u64,
+
+    /// What happens when the queue of a session is full. What is dropped is counted below
+    /// $SYS/broker/publish/messages/dropped.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = QueueFull::Refuse)]
+    pub(crate) queue_full: QueueFull,
+
+    /// With --queue-full refuse, how long a session that is away may have others refused or held
+    /// for its full queue. Then it ends, with what waits in it.
+    #[arg(long, value_name = "SPAN", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) queue_grace: Duration,
 
     /// How long a publisher is held for a slow receiver before QoS 0 messages to it are dropped.
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = parse_duration)]
@@ -119,14 +170,141 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) max_held: u64,
 
+    /// The same for all MQTT 3 clients together; each lane has an equal share.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub(crate) max_held_total: u64,
+
+    /// Levels of a topic or filter.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_topic_levels)]
+    pub(crate) max_topic_levels: usize,
+
+    /// Bytes of a topic or filter.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_topic_length)]
+    pub(crate) max_topic_length: usize,
+
+    /// Bytes of a client identifier, at least 23.
+    #[arg(long, value_name = "N", default_value = "65535",
+          value_parser = clap::value_parser!(u16).range(23..))]
+    pub(crate) max_client_id: u16,
+
+    /// Retained messages; more are refused, those that are there may change [default: any number].
+    #[arg(long, value_name = "N")]
+    pub(crate) max_retained: Option<usize>,
+
+    /// Bytes of all retained messages and their topics [default: any number].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_retained_bytes: Option<u64>,
+
+    /// PUBLISH packets that one client may send in a second. One that sends more is read more
+    /// slowly, never cut off [default: any number].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_message_rate: Option<u32>,
+
+    /// Bytes that one client may send in a second, likewise [default: any number].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_byte_rate: Option<u64>,
+
+    /// The highest QoS that clients may publish at and are granted.
+    #[arg(long, value_name = "QOS", default_value_t = 2,
+          value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub(crate) max_qos: u8,
+
+    /// Takes no retained messages.
+    #[arg(long)]
+    pub(crate) no_retain: bool,
+
+    /// Refuses subscriptions with wildcards.
+    #[arg(long)]
+    pub(crate) no_wildcards: bool,
+
+    /// Refuses shared subscriptions.
+    #[arg(long)]
+    pub(crate) no_shared: bool,
+
+    /// Refuses payloads that say that they are UTF-8 (Payload Format Indicator) and are not.
+    #[arg(long)]
+    pub(crate) check_payload_format: bool,
+
+    /// Where clients of MQTT 5 that ask for it are told to expect responses; %c is the client
+    /// identifier, as in response/%c.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) response_information: Option<String>,
+
+    /// What becomes of QoS 0 messages to a receiver whose output is full (--max-output).
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Full0::Slow)]
+    pub(crate) qos0_full: Full0,
+
+    /// How shared groups choose among the members that can take a message: STRATEGY for all of
+    /// them, GROUP=STRATEGY for those of one name; may be given several times.
+    ///
+    /// round-robin: one after the other. least-inflight: who is owed the fewest QoS 1 and 2
+    /// messages. sticky: the same one, who has been connected for longest. hash-client: the same
+    /// one for a publishing client. hash-topic: the same one for a topic.
+    #[arg(long, value_name = "[GROUP=]STRATEGY", default_value = "round-robin",
+          value_parser = parse_shared)]
+    pub(crate) shared_strategy: Vec<(Option<Box<str>>, GroupStrategy)>,
+
     /// How often $SYS topics are renewed; 0s turns them off.
     #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = parse_duration)]
     pub(crate) sys_interval: Duration,
+
+    /// When it stops, clients of MQTT 5 are told to use this server for now (0x9C with a Server
+    /// Reference); others are closed.
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) redirect_to: Option<String>,
+
+    /// The same, but from now on (0x9D).
+    #[arg(long, value_name = "SERVER", conflicts_with = "redirect_to")]
+    pub(crate) moved_to: Option<String>,
+
+    /// Clients have to show who they are, by the keys in this file: by SCRAM-SHA-256 or by user
+    /// name and password. A line is what --scram-entry prints.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) scram_file: Option<PathBuf>,
+
+    /// With --scram-file, lets in who shows neither user name nor password as well.
+    #[arg(long, requires = "scram_file")]
+    pub(crate) allow_anonymous: bool,
+
+    /// Prints the line of a user for --scram-file and ends. The password is the first line of
+    /// stdin.
+    #[arg(long, value_name = "USER")]
+    pub(crate) scram_entry: Option<String>,
+
+    /// How long a guess at a password of --scram-entry takes; RFC 7677 asks for 4096 at least.
+    #[arg(long, value_name = "N", default_value_t = 15_000, requires = "scram_entry",
+          value_parser = clap::value_parser!(u32).range(4096..))]
+    pub(crate) scram_iterations: u32,
 
     /// What is logged on stderr: error, warn, info, debug or trace. The variable `RUST_LOG`
     /// overrides it, and can name parts, as in `info,zzq_wal=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log_level: String,
+}
+
+impl Args {
+    /// What stands later for the same groups counts.
+    fn group_strategies(&self) -> GroupStrategies {
+        let mut all = GroupStrategies::default();
+        for (group, strategy) in &self.shared_strategy {
+            match group {
+                Some(group) => drop(all.named.insert(group.clone(), *strategy)),
+                None => all.others = *strategy,
+            }
+        }
+        all
+    }
+}
+
+impl Args {
+    fn redirect(&self) -> Option<Redirect> {
+        let (server, moved) = match (&self.redirect_to, &self.moved_to) {
+            (Some(server), _) => (server, false),
+            (None, Some(server)) => (server, true),
+            (None, None) => return None,
+        };
+        Some(Redirect { server: server.clone(), moved })
+    }
 }
 
 fn after_help() -> String {
@@ -153,6 +331,20 @@ pub(crate) enum Deliver {
     Committed,
 }
 
+/// `--queue-full`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QueueFull {
+    /// Publishers are refused with reason code 0x97, those of MQTT 3 are held.
+    Refuse,
+    /// The session ends, with what waits in it, and its connection with it.
+    EndSession,
+    /// The oldest messages that were not sent yet make room.
+    DropOldest,
+    /// The session gets nothing more until it has room; an MQTT 5 publisher is refused if nobody
+    /// else gets the message either.
+    DropNewest,
+}
+
 /// `--disk`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Disk {
@@ -164,6 +356,16 @@ pub(crate) enum Disk {
     Uring,
     /// A thread that calls pwritev2.
     Pwrite,
+}
+
+/// `--qos0-full`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Full0 {
+    /// Their publishers are slowed down, for up to --max-hold; then they are dropped until the
+    /// receiver has read what waits.
+    Slow,
+    /// They are dropped at once.
+    Drop,
 }
 
 impl Args {
@@ -180,13 +382,41 @@ impl Args {
             max_keep_alive: self.max_keep_alive,
             max_session_expiry: u32::try_from(seconds).unwrap_or(u32::MAX),
             connect_timeout: self.connect_timeout,
-            max_output_bytes: bounded("--max-output", self.max_output, 4096, 1 << 30)?,
+            max_output_bytes: bounded("--max-output", self.max_output, 32 << 10, 1 << 30)?,
+            max_output_bytes_total: bounded(
+                "--max-output-total",
+                self.max_output_total,
+                0,
+                1 << 40,
+            )?,
             max_subscriptions: self.max_subscriptions,
             max_queued_messages: self.max_queued_messages,
             max_queued_bytes: self.max_queued_bytes,
+            queue_full: match self.queue_full {
+                QueueFull::Refuse => FullPolicy::Refuse,
+                QueueFull::EndSession => FullPolicy::EndSession,
+                QueueFull::DropOldest => FullPolicy::DropOldest,
+                QueueFull::DropNewest => FullPolicy::DropNewest,
+            },
+            queue_grace: self.queue_grace,
             max_hold: self.max_hold,
             max_held_bytes: bounded("--max-held", self.max_held, 0, 1 << 30)?,
-            ..Limits::default()
+            max_held_bytes_total: bounded("--max-held-total", self.max_held_total, 0, 1 << 40)?,
+            max_topic_levels: self.max_topic_levels,
+            max_topic_length: self.max_topic_length,
+            max_client_id: usize::from(self.max_client_id),
+            max_retained_messages: self.max_retained.unwrap_or(usize::MAX),
+            max_retained_bytes: self.max_retained_bytes.unwrap_or(u64::MAX),
+            max_message_rate: self.max_message_rate.unwrap_or(0),
+            max_byte_rate: match self.max_byte_rate {
+                Some(rate) => bounded("--max-byte-rate", rate, 1, u64::from(u32::MAX))?,
+                None => 0,
+            },
+            max_qos: QoS::from_bits(self.max_qos).unwrap_or_default(),
+            retain: !self.no_retain,
+            wildcards: !self.no_wildcards,
+            shared_subscriptions: !self.no_shared,
+            check_payload_format: self.check_payload_format,
         };
         Ok(BrokerOptions {
             data_dir: self.data_dir.clone(),
@@ -208,10 +438,43 @@ impl Args {
             log_thread: self.log_thread,
             segment_size: bounded("--segment-size", self.segment_size, 1 << 20, 1 << 40)?,
             snapshot_every: self.snapshot_every,
+            retain_log: self.retain_log.unwrap_or_default(),
+            disk_limits: DiskLimits { reserve: self.disk_reserve, low: self.disk_low },
+            recovery_budget: self.recovery_budget,
+            qos0_full: match self.qos0_full {
+                Full0::Slow => Qos0Full::Slow,
+                Full0::Drop => Qos0Full::Drop,
+            },
+            shared: self.group_strategies(),
             sys_interval: self.sys_interval,
+            response_information: self.response_information.clone(),
+            redirect: self.redirect(),
             limits,
         })
     }
+}
+
+/// `--shared-strategy`: the group it is for, if it is not for all.
+fn parse_shared(text: &str) -> Result<(Option<Box<str>>, GroupStrategy), String> {
+    // A group's name may hold any character but those of filters.
+    let (group, name) = text.rsplit_once('=').map_or((None, text), |(g, name)| (Some(g), name));
+    if let Some(group) = group
+        && (group.is_empty() || group.contains(['/', '+', '#']))
+    {
+        return Err(format!("'{group}' is no name of a group"));
+    }
+    let strategies = [
+        ("round-robin", GroupStrategy::RoundRobin),
+        ("least-inflight", GroupStrategy::LeastInflight),
+        ("sticky", GroupStrategy::Sticky),
+        ("hash-client", GroupStrategy::HashClient),
+        ("hash-topic", GroupStrategy::HashTopic),
+    ];
+    let found = strategies.iter().find(|(known, _)| *known == name).map(|(_, one)| *one);
+    let names = strategies.map(|(known, _)| known).join(", ");
+    found
+        .map(|strategy| (group.map(Into::into), strategy))
+        .ok_or_else(|| format!("'{name}' is no strategy: {names}"))
 }
 
 fn bounded<T: TryFrom<u64>>(flag: &str, value: u64, least: u64, most: u64) -> Result<T, String> {
@@ -245,11 +508,26 @@ mod tests {
             "--log=needed",
             "--deliver=committed",
             "--disk=uring",
+            "--disk-reserve=32MiB",
+            "--disk-low=1GiB",
             "--log-thread",
             "--segment-size=8MiB",
             "--snapshot-every=1GiB",
+            "--retain-log=2GiB,7d",
+            "--recovery-budget=500ms",
             "--max-packet-size=4KiB",
             "--max-session-expiry=1d",
+            "--queue-full=drop-oldest",
+            "--queue-grace=2m",
+            "--max-held-total=2MiB",
+            "--max-output-total=3MiB",
+            "--max-qos=1",
+            "--no-retain",
+            "--max-topic-levels=7",
+            "--max-retained=9",
+            "--max-retained-bytes=1KiB",
+            "--max-message-rate=10",
+            "--max-byte-rate=1MiB",
         ]);
         let options = args.options().unwrap();
         assert_eq!(args.bind.len(), 2);
@@ -260,14 +538,55 @@ mod tests {
         assert!(options.log_thread);
         assert_eq!(options.segment_size, 8 << 20);
         assert_eq!(options.snapshot_every, 1 << 30);
+        let age = Some(Duration::from_hours(7 * 24));
+        assert_eq!(options.retain_log, Retention { bytes: Some(2 << 30), age });
+        let disk_limits = DiskLimits { reserve: Some(32 << 20), low: Some(1 << 30) };
+        assert_eq!(options.disk_limits, disk_limits);
+        assert_eq!(options.recovery_budget, Duration::from_millis(500));
         assert_eq!(options.limits.max_packet_size, 4096);
         assert_eq!(options.limits.max_session_expiry, 86_400);
+        let limits = Limits {
+            max_packet_size: 4096,
+            max_session_expiry: 86_400,
+            max_qos: QoS::AtLeastOnce,
+            retain: false,
+            max_topic_levels: 7,
+            max_retained_messages: 9,
+            max_retained_bytes: 1024,
+            max_message_rate: 10,
+            max_byte_rate: 1 << 20,
+            queue_full: FullPolicy::DropOldest,
+            queue_grace: Duration::from_mins(2),
+            max_held_bytes_total: 2 << 20,
+            max_output_bytes_total: 3 << 20,
+            ..Limits::default()
+        };
+        assert_eq!(options.limits, limits);
     }
 
     #[test]
     fn sizes_out_of_range_name_their_flag() {
         let error = parse(&["--segment-size=1KiB"]).options().unwrap_err();
         assert!(error.contains("--segment-size"), "{error}");
+    }
+
+    #[test]
+    fn groups_have_the_strategy_of_their_name_or_that_of_all() {
+        let args = parse(&[
+            "--shared-strategy=sticky",
+            "--shared-strategy=workers=round-robin",
+            "--shared-strategy=a=b=hash-topic",
+            "--shared-strategy=workers=least-inflight",
+        ]);
+        let shared = args.options().unwrap().shared;
+        assert_eq!(shared.of("other"), GroupStrategy::Sticky);
+        assert_eq!(shared.of("workers"), GroupStrategy::LeastInflight, "the last one counts");
+        assert_eq!(shared.of("a=b"), GroupStrategy::HashTopic);
+        for bad in ["random", "=sticky", "a/b=sticky", "g+=sticky", "g="] {
+            let words = ["zzq_broker", "--shared-strategy", bad];
+            let error = Args::try_parse_from(words).unwrap_err().to_string();
+            assert!(error.contains("--shared-strategy"), "{error}");
+        }
     }
 
     #[test]

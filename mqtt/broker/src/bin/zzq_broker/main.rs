@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod files;
+mod users;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use zzq_broker::{BindError, Broker, Context, ExitStatus, StartError};
+use zzq_broker::{BindError, Broker, Context, ExitStatus, StartError, service};
 
 use args::Args;
 
@@ -34,9 +36,14 @@ fn main() -> ExitCode {
 type Ended = Result<(), (ExitStatus, String)>;
 
 fn run(args: &Args) -> Ended {
+    if let Some(user) = &args.scram_entry {
+        return users::print_entry(user, args.scram_iterations);
+    }
     let options = args.options().map_err(|message| (ExitStatus::Config, message))?;
+    let hooks = users::hooks(args)?;
     start_logging(&args.log_level)?;
-    let mut builder = Context::builder();
+    files::raise_limit(args.max_connections.saturating_mul(args.bind.len()));
+    let mut builder = Context::builder().busy_poll(args.busy_poll);
     if let Some(lanes) = args.lanes {
         builder = builder.lanes(usize::from(lanes));
     }
@@ -46,7 +53,8 @@ fn run(args: &Args) -> Ended {
         .build()
         .map_err(|error| (ExitStatus::NotPermitted, error.to_string()))?;
     runtime.block_on(async {
-        let broker = Broker::new(&context, options).await.map_err(|error| start_status(&error))?;
+        let broker = Broker::with_hooks(&context, options, hooks).await;
+        let broker = broker.map_err(|error| start_status(&error))?;
         serve(&broker, args).await
     })
 }
@@ -60,11 +68,13 @@ async fn serve(broker: &Broker, args: &Args) -> Ended {
     for endpoint in &args.bind {
         match broker.bind(endpoint).await {
             Ok(bound) => {
-                if !bound.addr.ip().is_loopback() {
+                let is_open = args.scram_file.is_none() || args.allow_anonymous;
+                if is_open && !bound.addr.ip().is_loopback() {
                     tracing::warn!(
                         endpoint = %bound.endpoint,
                         "open to everybody who can reach it, without authentication; \
-                         --bind tcp://127.0.0.1:1883 keeps it to this machine"
+                         --bind tcp://127.0.0.1:1883 keeps it to this machine, --scram-file to \
+                         those who show who they are"
                     );
                 }
                 let line = writeln!(io::stdout(), "{}", bound.endpoint);
@@ -79,6 +89,7 @@ async fn serve(broker: &Broker, args: &Args) -> Ended {
         }
     }
     if ended.is_ok() {
+        service::tell("READY=1\nSTATUS=serving");
         let name = loop {
             tokio::select! {
                 _ = term.recv() => break "SIGTERM",
@@ -92,6 +103,7 @@ async fn serve(broker: &Broker, args: &Args) -> Ended {
         };
         tracing::info!(signal = name, "stopping");
     }
+    service::tell("STOPPING=1");
     broker.shutdown(STOP_WITHIN).await;
     ended
 }

@@ -11,9 +11,9 @@ use zzq_codec::{
     Ack, AckKind, Connect, Decoder, Delivery, Disconnect, Encoder, Limits as PacketLimits, Packet,
     Publish, Subscribe, SubscriptionsBuf, Unsubscribe, Will,
 };
-use zzq_lanes::LaneWaker;
 use zzq_lanes::driver::Rest;
 use zzq_lanes::driver::mem::MemPeer;
+use zzq_lanes::{LaneWaker, Limits as LaneLimits};
 use zzq_types::{
     PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
     SubscribeOptions, TopicName,
@@ -22,6 +22,7 @@ use zzq_wal::sim_disk::{Fault, SimDisk, Survival};
 use zzq_wal::{Log, Options as LogOptions};
 
 use crate::clock::{Clock, Reading};
+use crate::hooks::Hooks;
 use crate::options::BrokerOptions;
 use crate::shell::Shell;
 use crate::stepped::{Stepped, SteppedOptions};
@@ -57,13 +58,15 @@ pub(super) struct Setup {
     pub(super) lanes: u16,
     /// Groups of the log take at most so many bytes.
     pub(super) group_size: usize,
+    /// There is no log.
+    pub(super) in_memory: bool,
     pub(super) options: BrokerOptions,
 }
 
 impl Setup {
     pub(super) fn new(version: ProtocolVersion) -> Self {
         let options = BrokerOptions { sys_interval: Duration::ZERO, ..BrokerOptions::default() };
-        Self { version, lanes: 1, group_size: 32 * 1024, options }
+        Self { version, lanes: 1, group_size: 32 * 1024, in_memory: false, options }
     }
 
     pub(super) fn start(self) -> World {
@@ -82,11 +85,15 @@ pub(super) struct World {
 
 impl World {
     fn start(setup: Setup, disk: SimDisk, clock: TestClock) -> Self {
+        let log = small(&disk, setup.group_size);
         let options = SteppedOptions {
+            log: (!setup.in_memory).then_some(log),
+            limits: LaneLimits::default(),
             lanes: setup.lanes,
             broker: setup.options.clone(),
+            hooks: Hooks::default(),
             random: 7,
-            ..SteppedOptions::new(small(&disk, setup.group_size))
+            leaves_from: 0,
         };
         let mut wait = |log: &Log<SimDisk>| {
             assert!(log.helper_step(0), "the start waits for nothing");
@@ -116,6 +123,13 @@ impl World {
             }
         }
         panic!("the lanes never come to rest");
+    }
+
+    /// One turn of the lane that a client's session is on.
+    pub(super) fn turn_of(&mut self, client: &str) {
+        let is_there = |lane: &usize| self.broker.state(*lane).session_of(client).is_some();
+        let lane = (0..self.broker.lanes()).find(is_there);
+        self.broker.turn(lane.expect("a session"));
     }
 
     /// Time goes on by so many ms, one by one, so that everything due is done in its time.
@@ -158,6 +172,43 @@ impl World {
         *self = next;
     }
 
+    /// Makes an image of what is committed.
+    #[track_caller]
+    pub(super) fn image(&mut self) {
+        self.settle();
+        assert!(self.broker.image_step().unwrap().is_some(), "nothing has happened since the last");
+    }
+
+    /// Images are made in steps of so many records.
+    pub(super) fn step_images(&mut self, records: u64) {
+        self.broker.make_images_in_steps_of(records);
+    }
+
+    /// The same, or why there is none.
+    pub(super) fn try_image(&mut self) -> Result<bool, String> {
+        self.settle();
+        self.broker.image_step().map(|made| made.is_some())
+    }
+
+    /// What the thread that makes images does for space, once. It may find none for an image.
+    pub(super) fn room(&mut self) {
+        self.settle();
+        let _ = self.broker.room_step();
+        self.settle();
+    }
+
+    /// The newest record of the log.
+    pub(super) fn appended(&self) -> u64 {
+        self.broker.log().map_or(0, |log| log.appended().get())
+    }
+
+    /// How many messages of a client's queue are in an image only.
+    pub(super) fn untouched(&self, client: &str) -> usize {
+        let states = (0..self.broker.lanes()).map(|lane| self.broker.state(lane));
+        let sessions = states.filter_map(|state| state.session_of(client));
+        sessions.filter_map(|session| session.queue().untouched()).map(|front| front.len).sum()
+    }
+
     /// Whether nothing waits for a client.
     pub(super) fn owes_nothing(&self, client: &str) -> bool {
         let states = (0..self.broker.lanes()).map(|lane| self.broker.state(lane));
@@ -173,7 +224,7 @@ impl World {
     }
 
     pub(super) fn is_read_only(&self) -> bool {
-        self.broker.log().is_read_only()
+        self.broker.is_read_only()
     }
 
     /// The shell of a lane, to look into.
@@ -287,11 +338,13 @@ pub(super) struct Line<'a> {
     pub(super) id: u16,
     pub(super) dup: bool,
     pub(super) retain: bool,
+    /// In seconds; 0: never. MQTT 5 alone.
+    pub(super) expiry_s: u32,
 }
 
 impl<'a> Line<'a> {
     pub(super) fn new(topic: &'a str, text: &'a str, qos: QoS, id: u16) -> Self {
-        Self { topic, text, qos, id, dup: false, retain: false }
+        Self { topic, text, qos, id, dup: false, retain: false, expiry_s: 0 }
     }
 
     pub(super) fn again(self) -> Self {
@@ -428,9 +481,14 @@ impl Client {
             QoS::ExactlyOnce => Delivery::ExactlyOnce(packet_id(line.id)),
         };
         let topic = TopicName::new(line.topic).unwrap();
+        let mut properties = PropertiesBuf::new();
+        if line.expiry_s > 0 {
+            properties.push(Property::MessageExpiry(line.expiry_s)).unwrap();
+        }
         self.send(&Packet::Publish(Publish {
             dup: line.dup,
             retain: line.retain,
+            properties: properties.as_properties(),
             ..Publish::new(topic, delivery, line.text.as_bytes())
         }));
     }

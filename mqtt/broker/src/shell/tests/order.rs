@@ -139,3 +139,28 @@ fn what_comes_live_while_a_subscription_is_made_is_not_sent_again() {
         }
     });
 }
+
+/// Found by the simulator: a retained message was looked for, for long, while its subscription
+/// went.
+#[test]
+fn nothing_retained_comes_behind_unsuback() {
+    //= MQTT311-3.10.4-2
+    //= MQTT5-3.10.4-2
+    each_way(|mut world, what| {
+        let mut publisher = world.guest("publisher");
+        for n in 0..400 {
+            world
+                .publish(&mut publisher, Line { topic: &format!("r/{n}"), ..line("a") }.retained());
+        }
+        let mut reader = world.guest("reader");
+        reader.gather();
+        reader.subscribe(1, "r/#", AtMostOnce);
+        reader.unsubscribe(2, "r/#");
+        reader.flush();
+        world.pass(100);
+        let got = reader.got();
+        let end = got.iter().position(|line| line.starts_with("UNSUBACK"));
+        assert_eq!(end.map(|at| at + 1), Some(got.len()), "{what}: {got:?}");
+        assert!(got.iter().any(|line| line.starts_with("SUBACK")), "{what}: {got:?}");
+    });
+}

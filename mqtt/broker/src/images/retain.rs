@@ -1,0 +1,167 @@
+//! How much of the log stays although no image needs it: for subscriptions that start in the past.
+//!
+//! Owns: which segments a size and an age let go. Does not know: what images need, who reads.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use zzq_wal::disk::Disk;
+use zzq_wal::{KeptSegment, Log, Lsn};
+
+use crate::options::Retention;
+
+/// What is known of closed segments: when they ended, by number.
+#[derive(Debug, Default)]
+pub(super) struct Retainer {
+    retention: Retention,
+    ends: BTreeMap<u64, u64>,
+}
+
+impl Retainer {
+    pub(super) fn new(retention: Retention) -> Self {
+        Self { retention, ends: BTreeMap::new() }
+    }
+
+    pub(super) const fn is_on(&self) -> bool {
+        self.retention.is_on()
+    }
+
+    /// The first record that is to stay at `now_ms`, log time; `None` if none has to. Of the oldest
+    /// so many bytes more go than would otherwise, for space is wanted.
+    pub(super) fn first<D: Disk>(
+        &mut self,
+        log: &Log<D>,
+        now_ms: u64,
+        yields: u64,
+    ) -> Result<Option<Lsn>, zzq_wal::ReadError> {
+        if !self.is_on() {
+            return Ok(None);
+        }
+        let segments = log.segments();
+        if self.retention.age.is_some() {
+            self.learn(log, &segments)?;
+        }
+        let ends = |segment: &KeptSegment| self.ends.get(&segment.number).copied();
+        let first = first(&segments, self.retention, now_ms, ends);
+        Ok(first.map(|first| behind(&segments, first, yields)))
+    }
+
+    /// Reads when segments ended, each once. The last one goes on.
+    fn learn<D: Disk>(
+        &mut self,
+        log: &Log<D>,
+        segments: &[KeptSegment],
+    ) -> Result<(), zzq_wal::ReadError> {
+        let front = segments.first().map_or(u64::MAX, |segment| segment.number);
+        self.ends.retain(|number, _| *number >= front);
+        let closed = segments.split_last().map_or(&[][..], |(_, closed)| closed);
+        for segment in closed.iter().filter(|segment| segment.last >= segment.first) {
+            if self.ends.contains_key(&segment.number) {
+                continue;
+            }
+            let mut reader = log.reader(segment.last)?;
+            if let Some(last) = reader.next_record()? {
+                self.ends.insert(segment.number, last.time_ms);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first record of the oldest segment that neither a size nor an age lets go: what lies beyond
+/// either goes. A segment goes as a whole, the last one stays.
+fn first(
+    segments: &[KeptSegment],
+    retention: Retention,
+    now_ms: u64,
+    ended_ms: impl Fn(&KeptSegment) -> Option<u64>,
+) -> Option<Lsn> {
+    let age_ms = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    let oldest_ms = retention.age.map_or(0, |age| now_ms.saturating_sub(age_ms(age)));
+    let (last, closed) = segments.split_last()?;
+    let mut behind = last.bytes;
+    let mut first = last.first;
+    for segment in closed.iter().rev() {
+        let beyond = retention.bytes.is_some_and(|bytes| behind >= bytes);
+        // Of one without an end of its own the next one tells.
+        let old = ended_ms(segment).is_some_and(|ended_ms| ended_ms < oldest_ms);
+        if beyond || old {
+            break;
+        }
+        behind = behind.saturating_add(segment.bytes);
+        first = segment.first;
+    }
+    Some(first)
+}
+
+/// The first record that stays when so many bytes from `first` on do not; the last segment does.
+fn behind(segments: &[KeptSegment], first: Lsn, yields: u64) -> Lsn {
+    let mut yielded = 0_u64;
+    let kept = segments.iter().filter(|segment| segment.first >= first).find(|segment| {
+        let is_enough = yielded >= yields;
+        yielded = yielded.saturating_add(segment.bytes);
+        is_enough
+    });
+    let last = || segments.last().map_or(first, |last| last.first.max(first));
+    kept.map_or_else(last, |kept| kept.first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten segments of 100 bytes and ten records each.
+    fn segments() -> Vec<KeptSegment> {
+        let segment = |n: u64| KeptSegment {
+            number: n,
+            first: Lsn::new(n * 10),
+            last: Lsn::new(n * 10 + 9),
+            bytes: 100,
+        };
+        (1..=10).map(segment).collect()
+    }
+
+    /// What stays of them where each took a second.
+    fn kept(bytes: Option<u64>, age_s: Option<u64>) -> Option<u64> {
+        let segments = segments();
+        let retention = Retention { bytes, age: age_s.map(Duration::from_secs) };
+        let ends = |segment: &KeptSegment| Some(segment.number * 1000);
+        first(&segments, retention, 10_000, ends).map(Lsn::get)
+    }
+
+    #[test]
+    fn as_many_whole_segments_stay_as_cover_a_size() {
+        assert_eq!(kept(Some(0), None), Some(100), "the last one stays");
+        assert_eq!(kept(Some(100), None), Some(100));
+        assert_eq!(kept(Some(101), None), Some(90));
+        assert_eq!(kept(Some(5000), None), Some(10));
+    }
+
+    #[test]
+    fn segments_stay_that_end_within_an_age() {
+        assert_eq!(kept(None, Some(0)), Some(100));
+        assert_eq!(kept(None, Some(3)), Some(70));
+        assert_eq!(kept(None, Some(1_000_000)), Some(10));
+    }
+
+    #[test]
+    fn what_lies_beyond_either_goes() {
+        assert_eq!(kept(Some(500), Some(2)), Some(80));
+        assert_eq!(kept(Some(200), Some(5)), Some(90));
+    }
+
+    #[test]
+    fn the_oldest_yields_where_space_is_wanted() {
+        let segments = segments();
+        let behind = |first, yields| behind(&segments, Lsn::new(first), yields).get();
+        assert_eq!(behind(30, 0), 30);
+        assert_eq!(behind(30, 1), 40);
+        assert_eq!(behind(30, 200), 50);
+        assert_eq!(behind(30, 10_000), 100, "the last one stays");
+    }
+
+    #[test]
+    fn a_log_without_segments_has_no_first() {
+        assert_eq!(first(&[], Retention::default(), 0, |_| None), None);
+    }
+}

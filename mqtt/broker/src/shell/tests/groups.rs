@@ -1,0 +1,140 @@
+//! Messages of shared groups whose member has gone.
+
+use zzq_types::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
+use zzq_wal::sim_disk::Op;
+
+use super::harness::*;
+use crate::options::LogPolicy;
+
+const GROUP: &str = "$share/g/t";
+
+/// Two messages that a member was sent or owed, and never took, and who else is in the group.
+fn left_behind(setup: Setup, heir: &str) -> (World, Client, Client) {
+    let mut world = setup.start();
+    let mut goes = world.guest("goes");
+    world.subscribe(&mut goes, GROUP, ExactlyOnce);
+    let mut publisher = world.guest("publisher");
+    world.publish(&mut publisher, Line::new("t", "one", AtLeastOnce, 1));
+    world.publish(&mut publisher, Line::new("t", "two", AtLeastOnce, 2));
+    let mut heir = world.member(heir);
+    world.subscribe(&mut heir, GROUP, AtMostOnce);
+    (world, goes, heir)
+}
+
+/// Found by the simulator: it came at QoS 1.
+#[test]
+fn what_a_member_leaves_comes_at_qos_0_to_one_that_asked_for_that() {
+    //= MQTT5-3.8.4-8, MQTT5-4.8.2-3
+    for version in VERSIONS {
+        for (lanes, heir) in [(1, "a"), (2, "a"), (2, "b"), (2, "c"), (2, "d")] {
+            let (mut world, goes, mut heir) =
+                left_behind(Setup { lanes, ..Setup::new(version) }, heir);
+            goes.reset();
+            world.pass(100);
+            let mut got = heir.got();
+            got.sort();
+            assert_eq!(got, ["t=one", "t=two"], "{version:?}, {lanes} lanes");
+            // It was taken: no start gives it again.
+            let mut world = world.kill();
+            let mut heir = world.member("later");
+            world.subscribe(&mut heir, GROUP, AtMostOnce);
+            world.pass(100);
+            assert_eq!(heir.got(), [""; 0], "{version:?}, {lanes} lanes");
+        }
+    }
+}
+
+/// Nobody gets at QoS 0 what a start may give on again.
+#[test]
+fn what_goes_on_at_qos_0_waits_for_its_record() {
+    for (lanes, heir) in [(1, "a"), (2, "a"), (2, "b"), (2, "c"), (2, "d")] {
+        let setup = Setup { lanes, ..Setup::new(VERSIONS[1]) };
+        let (mut world, goes, mut heir) = left_behind(setup, heir);
+        world.disk.hold();
+        goes.reset();
+        world.pass(100);
+        assert_eq!(heir.got(), [""; 0], "{lanes} lanes");
+        world.disk.release_all();
+        world.pass(100);
+        assert_eq!(heir.got().len(), 2, "{lanes} lanes");
+    }
+}
+
+/// A lane that waited for them kept the log from being let go for ever.
+#[test]
+fn messages_that_are_asked_for_by_who_is_gone_are_waited_for_by_nobody() {
+    let mut world = Setup::new(VERSIONS[1]).start();
+    let mut publisher = world.guest("publisher");
+    world.publish(&mut publisher, Line::new("kept", "x", AtLeastOnce, 1).retained());
+    let mut world = world.kill();
+    let mut reader = world.guest("reader");
+    world.disk.fail(Op::Read, 1, FAIL);
+    reader.subscribe(9, "kept", AtMostOnce);
+    world.settle();
+    assert_eq!(reader.got(), ["SUBACK 9", "DISCONNECT", "closed"]);
+    let mut publisher = world.guest("publisher");
+    world.publish(&mut publisher, Line::new("t", "x", AtLeastOnce, 1));
+    world.pass(100);
+    let shell = world.shell(0);
+    assert_eq!(shell.shared.settled(), shell.followed);
+}
+
+/// Found by the simulator: what came to an ended session from another lane was kept by nobody, and
+/// the next member's lane panicked.
+#[test]
+fn in_memory_what_comes_to_a_member_that_has_just_gone_goes_to_the_next() {
+    //= MQTT5-4.8.2-5
+    for goes in ["a", "b", "c", "d"] {
+        let setup = Setup { lanes: 2, in_memory: true, ..Setup::new(VERSIONS[1]) };
+        let mut world = setup.start();
+        let mut heir = world.member("heir");
+        let mut member = world.guest(goes);
+        world.subscribe(&mut heir, GROUP, AtLeastOnce);
+        world.subscribe(&mut member, GROUP, AtLeastOnce);
+        let mut publisher = world.guest("publisher");
+        for id in 1..=4 {
+            publisher.publish(Line::new("t", &id.to_string(), AtLeastOnce, id));
+        }
+        world.turn_of("publisher");
+        member.reset();
+        world.pass(100);
+        assert_eq!(texts(&mut heir), ["t=1", "t=2", "t=3", "t=4"], "{goes}");
+    }
+}
+
+/// Found by the simulator: with `--log needed` the queue of a member that outlives a crash named a
+/// message that no log had, and the broker panicked when that member came back.
+#[test]
+fn what_no_log_has_gets_a_record_when_it_goes_to_a_member_that_stays() {
+    for version in VERSIONS {
+        for (lanes, heir) in [(1, "a"), (2, "a"), (2, "b"), (2, "c"), (2, "d")] {
+            let mut setup = Setup { lanes, ..Setup::new(version) };
+            setup.options.log = LogPolicy::Needed;
+            let mut world = setup.start();
+            let mut goes = world.guest("goes");
+            world.subscribe(&mut goes, GROUP, AtLeastOnce);
+            let mut publisher = world.guest("publisher");
+            for (id, text) in [(1, "one"), (2, "two")] {
+                world.publish(&mut publisher, Line::new("t", text, AtLeastOnce, id));
+            }
+            let mut member = world.member(heir);
+            world.subscribe(&mut member, GROUP, AtLeastOnce);
+            goes.reset();
+            world.pass(100);
+            assert_eq!(texts(&mut member), ["t=one", "t=two"], "{version:?}, {lanes} lanes");
+            let mut world = world.kill();
+            let mut member = world.call(&Hello::member(heir));
+            let got = texts(&mut member);
+            assert_eq!(got, ["CONNACK", "t=one", "t=two"], "{version:?}, {lanes} lanes");
+        }
+    }
+}
+
+/// The first word of each line that has come, sorted.
+fn texts(client: &mut Client) -> Vec<String> {
+    let got = client.got();
+    let words = got.iter().filter_map(|line| line.split(' ').next());
+    let mut words: Vec<_> = words.map(str::to_owned).collect();
+    words.sort();
+    words
+}
