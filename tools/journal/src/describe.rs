@@ -4,8 +4,8 @@
 //! Does not know: how they are printed, what records do.
 
 use zzq_engine::record::{
-    Closing, Connect, Expire, LateDecision, LateItem, Publish, RangeSets, Receipt, Subscribe,
-    WillMessage,
+    Closing, Connect, Expire, History, LateDecision, LateItem, Publish, RangeSets, Receipt,
+    Subscribe, WillMessage,
 };
 use zzq_engine::{Destination, Record, SubscriptionIds};
 use zzq_types::{Properties, Property, TopicFilter, TopicName};
@@ -27,6 +27,7 @@ impl Describe {
             Record::Connect(connect) => self.connect(connect, &mut to),
             Record::Publish(publish) => self.publish(publish, &mut to),
             Record::LateDecision(late) => late_decision(late, &mut to),
+            Record::History(history) => self::history(history, &mut to),
             Record::Release(release) => {
                 to.number("session", release.session.get());
                 to.number("id", release.id.get());
@@ -177,6 +178,15 @@ fn late_decision(late: &LateDecision<'_>, to: &mut Fields) {
     to.list("items", late.items.iter().map(|item| late_item(&item)));
 }
 
+fn history(history: &History<'_>, to: &mut Fields) {
+    to.number("session", history.session.get());
+    to.number("number", history.sub.get());
+    to.number("from", history.from.get());
+    to.number("next", history.next.get());
+    to.set("may_be_all", history.may_be_all);
+    to.list("items", history.items.iter().map(|item| late_item(&item)));
+}
+
 fn late_item(item: &LateItem<'_>) -> Value {
     let mut to = Fields::new();
     to.number("lsn", item.lsn.get());
@@ -203,6 +213,12 @@ fn subscribe_items(subscribe: &Subscribe<'_>, to: &mut Fields) {
         to.set("no_local", item.options.no_local);
         to.set("retain_as_published", item.options.retain_as_published);
         to.some("id", item.id.map(|id| u64::from(id.get())));
+        if let Some(replay) = item.replay {
+            to.number("replay_next", replay.next.get());
+            to.number("replay_since_ms", replay.since_ms);
+            to.number("replay_passed_by", replay.passed_by.get());
+            to.set("replay_is_live", replay.is_live);
+        }
         Value::Fields(to)
     });
     to.list("items", items);

@@ -1,5 +1,5 @@
 //! `dump`: the records of a log, one a line, up to its end or to the first place that is not
-//! intact.
+//! intact; what is left of those that were let go first, from cold files.
 //!
 //! Owns: which records are shown, and how. Does not know: how they are found.
 
@@ -14,6 +14,7 @@ use zzq_wal::format::record::Flags;
 use zzq_wal::{End, Lsn, Recovery};
 
 use crate::Status;
+use crate::cold::Cold;
 use crate::describe::{Describe, names_topic};
 use crate::judge::{Judgement, judge};
 use crate::place::{Place, Trouble};
@@ -57,11 +58,12 @@ pub fn dump(
         next: options.from,
         left: options.limit.unwrap_or(u64::MAX),
         refused: 0,
+        cold: Some(Cold::open(place)?),
         failed: None,
     };
     let stopped = dump.read_all(place)?;
-    if let Some(error) = dump.failed {
-        return Err(error.into());
+    if let Some(trouble) = dump.failed {
+        return Err(trouble);
     }
     let (next, refused) = (dump.next, dump.refused);
     match stopped {
@@ -135,7 +137,9 @@ struct Dump<'d> {
     next: Lsn,
     left: u64,
     refused: u64,
-    failed: Option<std::io::Error>,
+    /// Records that the log may not have any more; `None` while they are shown.
+    cold: Option<Cold>,
+    failed: Option<Trouble>,
 }
 
 impl Dump<'_> {
@@ -155,7 +159,9 @@ impl Dump<'_> {
         let mut ended = Ended::AtEnd;
         walk(&survey, self.next, &mut |event| {
             let flow = match event {
-                Event::Record(found) => self.record(&found),
+                Event::Record(found) => {
+                    self.cold_below(found.lsn).and_then(|()| self.record(&found, false))
+                }
                 Event::Stop(_) => Err(Ended::AtStop(self.next)),
                 Event::Segment { .. }
                 | Event::Group { .. }
@@ -170,10 +176,33 @@ impl Dump<'_> {
                 }
             }
         })?;
+        if ended == Ended::AtEnd {
+            // A log may have nothing but a place to go on.
+            ended = self.cold_below(Lsn::new(u64::MAX)).err().unwrap_or(ended);
+        }
         Ok(ended)
     }
 
-    fn record(&mut self, found: &Found<'_>) -> Result<(), Ended> {
+    /// Shows what is left of records that the log does not have before this one.
+    fn cold_below(&mut self, below: Lsn) -> Result<(), Ended> {
+        if below <= self.next {
+            return Ok(());
+        }
+        let Some(cold) = self.cold.take() else { return Ok(()) };
+        let mut ended = Ok(());
+        let outcome = cold.each(self.next, below, &mut |found| {
+            ended = self.record(found, true);
+            if ended.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        self.cold = Some(cold);
+        if let Err(trouble) = outcome {
+            self.failed = Some(trouble);
+            return Err(Ended::Enough);
+        }
+        ended
+    }
+
+    fn record(&mut self, found: &Found<'_>, cold: bool) -> Result<(), Ended> {
         if found.lsn > self.options.to || self.left == 0 {
             return Err(Ended::Enough);
         }
@@ -187,9 +216,9 @@ impl Dump<'_> {
             return Ok(());
         }
         self.left -= 1;
-        let line = self.line(found, record);
+        let line = RecordLine { cold, ..self.line(found, record) };
         if let Err(error) = self.out.say(&line) {
-            self.failed = Some(error);
+            self.failed = Some(error.into());
             return Err(Ended::Enough);
         }
         Ok(())
@@ -238,6 +267,7 @@ impl Dump<'_> {
             name,
             waits: found.flags.has(Flags::WAITS),
             parts: found.flags.has(Flags::CONTINUES),
+            cold: false,
             bytes: found.body.len(),
             fields,
         }
@@ -256,6 +286,9 @@ struct RecordLine {
     waits: bool,
     /// It was written in parts.
     parts: bool,
+    /// It outlived its segment.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cold: bool,
     bytes: usize,
     fields: Fields,
 }
@@ -267,7 +300,7 @@ impl fmt::Display for RecordLine {
             Some(name) => out.write_str(name)?,
             None => write!(out, "kind-{}", self.kind)?,
         }
-        let flags = [("waits", self.waits), ("parts", self.parts)];
+        let flags = [("waits", self.waits), ("parts", self.parts), ("cold", self.cold)];
         for (name, _) in flags.into_iter().filter(|(_, set)| *set) {
             write!(out, " {name}")?;
         }

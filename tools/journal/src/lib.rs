@@ -1,14 +1,17 @@
-//! Offline inspection of a log: it reads and never writes.
+//! Looking at a log, and copies of it: what is looked at is never written to.
 //!
 //! Owns: `verify` and `dump`, what they print, and a second, plainer reading of a log's files than
 //! the log's own recovery. Recovery stops where the log ends or is damaged; this one goes on
 //! behind, and says what it passed over. What recovery says is the verdict; the two must agree.
+//! `copy` and `restore`, which make a directory of their own.
 //! Does not know: how a log is written, mended or made smaller.
 //!
 //! Bytes of a log may be anything: what is printed of them holds no control characters.
 
 #![forbid(unsafe_code)]
 
+mod backup;
+mod cold;
 mod describe;
 mod dump;
 mod escape;
@@ -23,6 +26,7 @@ mod value;
 mod verify;
 mod walk;
 
+pub use backup::{BackupError, BackupOptions, Taken, Wish, backup, copy_log};
 pub use dump::{DumpOptions, PayloadForm, dump};
 pub use place::{Place, Trouble};
 pub use survey::Survey;

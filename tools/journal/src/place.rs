@@ -17,6 +17,10 @@ use crate::survey::Survey;
 /// How often a moving log is looked at again before what it seems to be is believed.
 pub(crate) const LOOKS_MAX: usize = 64;
 
+/// How often names are read anew within one look: a file that has gone by the time it is opened has
+/// been trimmed, and that is rare beside an opening.
+const SURVEYS_MAX: usize = 8;
+
 /// Why nothing could be said about a log.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
@@ -150,7 +154,7 @@ impl Place {
     /// the list of names and its opening.
     pub(crate) fn survey(&self) -> Result<Survey<ReadOnlyFile>, Trouble> {
         let disk = self.disk()?;
-        for _ in 1..LOOKS_MAX {
+        for _ in 1..SURVEYS_MAX {
             match Survey::read(&disk) {
                 Err(Trouble::File { error, .. })
                     if self.live && error.kind() == io::ErrorKind::NotFound => {}

@@ -5,9 +5,10 @@
 
 use std::io;
 
-use zzq_snapshot::{cold_number, image_number};
+use zzq_snapshot::{cold_number, image_number, topics_number};
 use zzq_wal::disk::{BLOCK, Disk, DiskFile};
 use zzq_wal::format::Fault;
+use zzq_wal::format::group::GroupHeader;
 use zzq_wal::format::meta::Facts;
 use zzq_wal::format::segment::{Beginning, Closing, GROUPS_AT, SegmentHeader};
 use zzq_wal::io::IoBuffer;
@@ -75,6 +76,19 @@ impl<F> SegmentFile<F> {
             Standing::Live(limit) => Some(limit),
             Standing::Void(_) | Standing::Trimmed => None,
         }
+    }
+}
+
+impl<F: DiskFile> SegmentFile<F> {
+    /// The header of its first group, if there is an intact one; the group's body is not looked at.
+    pub(crate) fn first_header(&self) -> io::Result<Option<GroupHeader>> {
+        let Ok(segment) = &self.header else { return Ok(None) };
+        if self.limit().is_none_or(|limit| limit <= GROUPS_AT) {
+            return Ok(None);
+        }
+        let ours =
+            |group: &GroupHeader| group.salt == segment.salt && group.segment == segment.number;
+        Ok(GroupHeader::decode(&read_block(&self.file, GROUPS_AT)?).filter(ours))
     }
 }
 
@@ -155,7 +169,8 @@ fn what_it_is(name: &str) -> &'static str {
     let spare = name.strip_prefix("spare-").and_then(|number| number.parse::<u64>().ok());
     match name {
         "meta.new" => "an unfinished meta, means nothing",
-        "image.new" | "cold.new" => "unfinished, means nothing",
+        "image.new" | "cold.new" | "topics.new" => "unfinished, means nothing",
+        _ if topics_number(name).is_some() => "topics of a segment, made again where it is missing",
         _ if spare.is_some() => "spare, for a later segment",
         _ => "not the log's",
     }
@@ -239,7 +254,8 @@ fn check_header(
     Ok(header)
 }
 
-fn read_block<F: DiskFile>(file: &F, at: u64) -> io::Result<[u8; BLOCK]> {
+/// A block of a file; what the file does not have is zero.
+pub(crate) fn read_block<F: DiskFile>(file: &F, at: u64) -> io::Result<[u8; BLOCK]> {
     let mut buffer = IoBuffer::with_blocks(1);
     let read = file.read_at(&mut buffer, at)?;
     buffer[read..].fill(0);

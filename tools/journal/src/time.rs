@@ -8,31 +8,14 @@ pub(crate) struct Date(pub(crate) u64);
 
 /// 10000-01-01.
 const YEAR_10000_MS: u64 = 253_402_300_800_000;
-const DAY_MS: u64 = 86_400_000;
 
 impl fmt::Display for Date {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 >= YEAR_10000_MS {
             return write!(out, "{}ms", self.0);
         }
-        let (year, month, day) = civil(self.0 / DAY_MS);
-        let ms = self.0 % DAY_MS;
-        let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-        write!(out, "{year:04}-{month:02}-{day:02}")?;
-        write!(out, "T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
+        out.write_str(&zzq_types::rfc3339(self.0))
     }
-}
-
-/// Year, month and day of a day since 1970, by eras of 400 years that begin in March.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -327,7 +327,8 @@ fn why(gap: Gap) -> &'static str {
     }
 }
 
-fn does_not_follow(header: &GroupHeader, last: &LastGood) -> Option<&'static str> {
+/// Why a group does not follow another one, if it does not.
+pub(crate) fn does_not_follow(header: &GroupHeader, last: &LastGood) -> Option<&'static str> {
     if header.number != last.group.saturating_add(1) {
         Some("its number is not the next")
     } else if header.first_lsn.get() != last.lsn.get().saturating_add(1) {

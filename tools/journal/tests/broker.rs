@@ -3,107 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+mod process;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use common::{run, verify};
-
-const DATA: &str = "ZZQ_JOURNAL_TEST_DATA";
-
-/// Not a test by itself: what the killed process runs.
-#[test]
-fn broker_process() {
-    let Some(data) = std::env::var_os(DATA) else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let context = zzq_broker::Context::new().unwrap();
-        let options =
-            zzq_broker::BrokerOptions { data_dir: Some(data.into()), ..Default::default() };
-        let broker = zzq_broker::Broker::new(&context, options).await.unwrap();
-        let bound = broker.bind("tcp://127.0.0.1:0").await.unwrap();
-        eprintln!("bound {}", bound.addr);
-        std::future::pending::<()>().await;
-    });
-}
-
-struct Broker(Child, String);
-
-impl Broker {
-    fn start(data: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "broker_process", "--nocapture"])
-            .env(DATA, data)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let bound = lines.find_map(|line| Some(line.unwrap().strip_prefix("bound ")?.to_owned()));
-        std::thread::spawn(move || lines.for_each(drop));
-        Self(child, bound.unwrap())
-    }
-
-    fn connect(&self) -> Client {
-        let stream = TcpStream::connect(&self.1).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        Client(stream)
-    }
-
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Speaks MQTT 3.1.1, in packets of at most 127 bytes.
-struct Client(TcpStream);
-
-impl Client {
-    fn send(&mut self, head: u8, parts: &[&[u8]]) {
-        let body = parts.concat();
-        let mut packet = vec![head, u8::try_from(body.len()).unwrap()];
-        packet.extend(body);
-        self.0.write_all(&packet).unwrap();
-    }
-
-    fn expect(&mut self, head: u8) -> Vec<u8> {
-        let mut front = [0; 2];
-        self.0.read_exact(&mut front).unwrap();
-        assert_eq!(front[0], head);
-        let mut body = vec![0; usize::from(front[1])];
-        self.0.read_exact(&mut body).unwrap();
-        body
-    }
-
-    fn open(mut self, flags: u8, id: &str, will: &[&[u8]]) -> Self {
-        let head = [b"\0\x04MQTT\x04".as_slice(), &[flags, 0, 0]].concat();
-        let will: Vec<_> = will.iter().map(|text| text_of(text)).collect();
-        self.send(0x10, &[&head, &text_of(id.as_bytes()), &will.concat()]);
-        assert_eq!(self.expect(0x20)[1], 0);
-        self
-    }
-
-    fn publish(&mut self, topic: &str, payload: &[u8], id: u8) {
-        self.send(0x32, &[&text_of(topic.as_bytes()), &[0, id], payload]);
-        assert_eq!(self.expect(0x40), [0, id]);
-    }
-}
-
-fn text_of(text: &[u8]) -> Vec<u8> {
-    [&[0, u8::try_from(text.len()).unwrap()], text].concat()
-}
+use process::{Broker, OnDrop, text_of};
 
 /// What a broker takes before it is killed: of each kind of record something.
 fn traffic(broker: &Broker, reader: &str) {
@@ -126,16 +32,6 @@ fn traffic(broker: &Broker, reader: &str) {
     reader.send(0xa2, &[&[0, 3], &text_of(b"$share/g/jobs/+")]);
     // Deliveries of the last two come before the answer.
     while reader.expect_any() != 0xb0 {}
-}
-
-impl Client {
-    fn expect_any(&mut self) -> u8 {
-        let mut front = [0; 2];
-        self.0.read_exact(&mut front).unwrap();
-        let mut body = vec![0; usize::from(front[1])];
-        self.0.read_exact(&mut body).unwrap();
-        front[0]
-    }
 }
 
 #[test]
@@ -207,15 +103,6 @@ fn a_busy_log_is_read_while_it_grows() {
     });
     drop(broker);
     assert_eq!(verify(&data).status, 0);
-}
-
-/// Ends the writers, also when the test fails.
-struct OnDrop<'a>(&'a AtomicBool);
-
-impl Drop for OnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// With `ZZQ_BLESS_BROKER` set to a directory, the files become the golden log there.

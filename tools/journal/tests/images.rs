@@ -107,6 +107,34 @@ fn a_cold_file_that_is_needed_is_damage_when_it_is_bad() {
 }
 
 #[test]
+fn records_that_outlived_their_segment_are_dumped_in_their_place() {
+    let disk = with_images(400, &[300], true);
+    let identity = zzq_wal::read_facts(&disk).unwrap().identity;
+    let all = || dump(&directory(&disk), &["--payload=none"]);
+    let first = all().out.lines().next().map(str::to_owned).unwrap();
+    assert!(!first.starts_with("@7 ") && !first.contains(" cold "), "{first}");
+    // One record is in two files, one is in the log as well.
+    for (number, lsns) in [(1, &[7, 9][..]), (2, &[9, 12, 399])] {
+        let heading = Heading { number, lsn: Lsn::new(399), ..Heading::new(Kind::Cold, identity) };
+        let mut writer = ColdWriter::begin(&disk, heading, at_full_speed()).unwrap();
+        for &lsn in lsns {
+            let (time_ms, body) = (1_700_000_000_000, &b""[..]);
+            writer.record(ColdRecord { lsn: Lsn::new(lsn), time_ms, kind: 3, body }).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+    let ran = all();
+    let cold: Vec<_> = ran.out.lines().take_while(|line| line.contains(" cold ")).collect();
+    assert_eq!(cold.len(), 3, "{ran:?}");
+    assert!(cold[0].starts_with("@7 2023-11-14T22:13:20.000Z Publish cold 0 bytes"), "{ran:?}");
+    assert!(cold[1].starts_with("@9 ") && cold[2].starts_with("@12 "), "{ran:?}");
+    assert_eq!(ran.out.lines().filter(|line| line.starts_with("@399 ")).count(), 1);
+    let some = dump(&directory(&disk), &["--payload=none", "--from=8", "--to=10", "--json"]);
+    assert_eq!(some.out.lines().count(), 1, "{some:?}");
+    assert!(some.out.contains(r#""lsn":9"#) && some.out.contains(r#""cold":true"#), "{some:?}");
+}
+
+#[test]
 fn a_trimmed_log_without_a_good_image_is_refused() {
     let disk = with_images(400, &[300], true);
     assert_eq!(verify(&directory(&disk)).status, 0);

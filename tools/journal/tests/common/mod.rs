@@ -10,10 +10,11 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use zzq_engine::Record;
 use zzq_engine::record::{Publish, Start};
+use zzq_snapshot::{Heading, Kind, Need, Writer, at_full_speed, image_name};
 use zzq_types::{Properties, QoS, TopicName};
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::SimDisk;
-use zzq_wal::{Log, Options, Producer, StageError, Staging, Wake};
+use zzq_wal::{Log, Lsn, Options, Producer, StageError, Staging, Wake};
 
 pub const COMMAND: &str = env!("CARGO_BIN_EXE_zzq_journal");
 
@@ -29,7 +30,7 @@ pub struct Lane {
     pub producer: Producer<SimDisk>,
 }
 
-fn options() -> Options {
+pub fn options() -> Options {
     let mut state = 7_u128;
     Options {
         segment_size: 128 * 1024,
@@ -88,6 +89,46 @@ impl Lane {
             properties: Properties::EMPTY,
             payload,
         }));
+    }
+
+    /// Records that are written in one group if they find room in it.
+    pub fn put_together(&mut self, kind: u8, bodies: &[Vec<u8>]) {
+        let how = Staging { kind, waits: true, ..Staging::default() };
+        for body in bodies {
+            while let Err(error) = self.producer.stage(&how, |out| out.extend_from_slice(body)) {
+                assert!(matches!(error, StageError::Full), "{error}");
+                self.turn();
+            }
+        }
+        while self.producer.durable() < self.producer.handed() {
+            self.turn();
+        }
+    }
+
+    /// An image without entries of what is durable, marked; it needs the log from here on.
+    pub fn image(&mut self, needs: Option<Need>) {
+        let (lsn, identity) = (self.log.durable(), self.log.facts().identity);
+        let number = self.log.facts().snapshot_number + 1;
+        let heading = Heading { number, lsn, ..Heading::new(Kind::Image, identity) };
+        let disk = Arc::clone(self.log.disk());
+        let mut writer = Writer::begin_with(&*disk, heading, 16_384, at_full_speed()).unwrap();
+        writer.entry(1, b"", &[1, 1]).unwrap();
+        writer.finish_with(needs.as_slice()).unwrap();
+        let mark = self.log.update_facts(|facts| {
+            facts.snapshot = lsn;
+            facts.snapshot_number = number;
+        });
+        mark.unwrap();
+        if number > 2 {
+            disk.remove(&image_name(number - 2)).unwrap();
+            disk.sync_dir().unwrap();
+        }
+    }
+
+    /// Lets the log go in front of this record.
+    pub fn trim(&mut self, below: Lsn) {
+        self.log.trim(below);
+        while self.log.helper_step(0) {}
     }
 
     fn record(&mut self, record: &Record<'_>) {

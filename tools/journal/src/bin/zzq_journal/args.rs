@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 use zzq_engine::Record;
-use zzq_journal::{DumpOptions, PayloadForm, VerifyOptions};
-use zzq_types::TopicFilter;
+use zzq_journal::{BackupOptions, DumpOptions, PayloadForm, VerifyOptions, Wish};
+use zzq_types::{Moment, TopicFilter};
 use zzq_wal::Lsn;
 
 const AFTER: &str = "\
@@ -15,16 +15,19 @@ Examples:
   zzq_journal dump /var/lib/zzq --topic 'news/#' --payload full
   zzq_journal dump /var/lib/zzq --from 1000 --to 1010 --json
   zzq_journal dump --live /var/lib/zzq --kind connect --kind sessionend
+  zzq_journal copy /var/lib/zzq /backup/today
+  zzq_journal restore /backup/today /var/lib/zzq-then --until 2026-05-01T12:00:00Z
 
-It only reads: nothing in the directory is made, changed, locked or removed.
+It only reads: nothing in the directory is made, changed, locked or removed. A copy goes to a
+directory of its own.
 
 Exit status:
-  0  clean, or torn by a crash: nothing that was acknowledged is lost
+  0  clean, or torn by a crash: nothing that was acknowledged is lost; the copy is whole
   1  damaged: durable bytes are gone or changed
-  2  wrong usage, no log there, in use, of a newer version, or it cannot be read
+  2  wrong usage, no log there, in use, of a newer version, or it cannot be read; no copy
   3  intact, but a record has a body that a broker does not take";
 
-/// Looks at the log in a broker's data directory and changes nothing.
+/// Looks at the log in a broker's data directory, copies it, and changes nothing in it.
 #[derive(Debug, Parser)]
 #[command(name = "zzq_journal", version, after_help = AFTER, max_term_width = 100)]
 pub(crate) struct Args {
@@ -40,6 +43,12 @@ pub(crate) enum Command {
     /// Prints records, one a line.
     #[command(after_help = AFTER)]
     Dump(DumpFlags),
+    /// Copies all of it to a new directory that a broker starts from, also while a broker runs.
+    #[command(after_help = AFTER)]
+    Copy(CopyFlags),
+    /// Makes a new directory with what the log had at a moment.
+    #[command(after_help = AFTER)]
+    Restore(RestoreFlags),
 }
 
 #[derive(Debug, Flags)]
@@ -97,6 +106,36 @@ pub(crate) struct DumpFlags {
     limit: Option<u64>,
 }
 
+#[derive(Debug, Flags)]
+pub(crate) struct CopyFlags {
+    /// The directory that the broker was given with --data-dir, or a copy.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// Where the copy goes: a directory that is not there, or an empty one.
+    #[arg(value_name = "NEW")]
+    pub(crate) new: PathBuf,
+
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+
+    /// Another program than the broker wrote the log: its bodies are bytes and nothing more.
+    #[arg(long)]
+    opaque: bool,
+}
+
+#[derive(Debug, Flags)]
+pub(crate) struct RestoreFlags {
+    #[command(flatten)]
+    pub(crate) copy: CopyFlags,
+
+    /// The last record: @OFFSET, or the last one that is not younger than a time, as
+    /// 2026-05-01T12:00:00Z, in ms since 1970, or a span ago, as -1h.
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment, allow_hyphen_values = true)]
+    until: Moment,
+}
+
 /// `--payload`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Payload {
@@ -113,14 +152,30 @@ enum Payload {
 impl Command {
     /// The directory, and whether it may be in use.
     pub(crate) fn place(&self) -> (&Path, bool) {
-        let (Self::Verify(VerifyFlags { common }) | Self::Dump(DumpFlags { common, .. })) = self;
-        (&common.directory, common.live)
+        match self {
+            Self::Verify(VerifyFlags { common }) | Self::Dump(DumpFlags { common, .. }) => {
+                (&common.directory, common.live)
+            }
+            Self::Copy(copy) | Self::Restore(RestoreFlags { copy, .. }) => (&copy.directory, true),
+        }
     }
 }
 
 impl VerifyFlags {
     pub(crate) fn options(&self, progress: bool) -> VerifyOptions {
         VerifyOptions { json: self.common.json, opaque: self.common.opaque, progress }
+    }
+}
+
+impl CopyFlags {
+    pub(crate) fn options(&self, progress: bool) -> BackupOptions {
+        BackupOptions { json: self.json, opaque: self.opaque, progress }
+    }
+}
+
+impl RestoreFlags {
+    pub(crate) fn wish(&self) -> Wish {
+        Wish::until(self.until)
     }
 }
 
@@ -159,6 +214,13 @@ fn parse_kind(text: &str) -> Result<u8, String> {
 
 fn parse_filter(text: &str) -> Result<String, String> {
     TopicFilter::new(text).map(|filter| filter.to_string()).map_err(|error| error.to_string())
+}
+
+fn parse_moment(text: &str) -> Result<Moment, String> {
+    Moment::parse(text).ok_or_else(|| {
+        "write @OFFSET, a time as 2026-05-01T12:00:00Z or in ms since 1970, or -SPAN, as in -1h"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use zzq_journal::{Place, Status, Trouble, dump, verify};
+use zzq_journal::{BackupError, Place, Status, Trouble, Wish, backup, dump, verify};
 
 use args::{Args, Command};
 
@@ -19,32 +19,51 @@ fn main() -> ExitCode {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut aside = io::stderr();
     let outcome = run(&args, &mut out, &mut aside);
-    let outcome = outcome.and_then(|status| Ok(out.flush().map(|()| status)?));
-    let status = match outcome {
+    let flushed = |status| Ok(out.flush().map(|()| status).map_err(Trouble::from)?);
+    let status = match outcome.and_then(flushed) {
         Ok(status) => status,
         // Whoever read has seen enough.
-        Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Status::Good,
-        Err(trouble) => {
+        Err(BackupError::Source(Trouble::Output(error)))
+            if error.kind() == io::ErrorKind::BrokenPipe =>
+        {
+            Status::Good
+        }
+        Err(error) => {
             // Where nobody reads it there is nothing left to do about it.
             let _ = out.flush();
-            let _ = writeln!(aside, "zzq_journal: {trouble}");
-            Status::Unreadable
+            let _ = writeln!(aside, "zzq_journal: {error}");
+            error.status()
         }
     };
     ExitCode::from(status as u8)
 }
 
-fn run(args: &Args, out: &mut dyn Write, aside: &mut dyn Write) -> Result<Status, Trouble> {
+fn run(args: &Args, out: &mut dyn Write, aside: &mut dyn Write) -> Result<Status, BackupError> {
     let (directory, live) = args.command.place();
     let place = Place::find(directory, live)?;
-    if let Some(warning) = place.warning() {
-        let _ = writeln!(aside, "zzq_journal: {warning}");
-    }
+    let progress = io::stderr().is_terminal();
     match &args.command {
         Command::Verify(flags) => {
-            verify(&place, flags.options(io::stderr().is_terminal()), out, aside)
+            warn(&place, aside);
+            Ok(verify(&place, flags.options(progress), out, aside)?)
         }
-        Command::Dump(flags) => dump(&place, &flags.options(), out, aside),
+        Command::Dump(flags) => {
+            warn(&place, aside);
+            Ok(dump(&place, &flags.options(), out, aside)?)
+        }
+        Command::Copy(flags) => {
+            backup(&place, &flags.new, Wish::End, flags.options(progress), out, aside)
+        }
+        Command::Restore(flags) => {
+            let copy = &flags.copy;
+            backup(&place, &copy.new, flags.wish(), copy.options(progress), out, aside)
+        }
+    }
+}
+
+fn warn(place: &Place, aside: &mut dyn Write) {
+    if let Some(warning) = place.warning() {
+        let _ = writeln!(aside, "zzq_journal: {warning}");
     }
 }
 
