@@ -7,6 +7,7 @@
 //! it again.
 
 mod book;
+mod churn;
 mod entry;
 mod runs;
 
@@ -16,6 +17,8 @@ use std::fmt;
 use zzq_types::QoS;
 
 pub use self::book::Book;
+use self::churn::Churn;
+pub use self::churn::Stage;
 pub use self::entry::Entry;
 pub use self::runs::Runs;
 use crate::cast::{AUDIENCES, PUBLISHERS, RECEIVERS, Who, audience_of};
@@ -45,6 +48,8 @@ pub struct Accounts {
     /// For each audience, what each publisher had sent when the first of it was subscribed: only
     /// what came behind that is owed.
     since: Vec<Option<Vec<u64>>>,
+    /// Of the receiver that comes and goes.
+    churn: Churn,
     broken: Vec<Broken>,
 }
 
@@ -87,6 +92,7 @@ impl Default for Accounts {
             receivers: vec![Held::default(); RECEIVERS.len()],
             got: vec![vec![Runs::default(); PUBLISHERS.len()]; AUDIENCES.len()],
             since: vec![None; AUDIENCES.len()],
+            churn: Churn::default(),
             broken: Vec::new(),
         }
     }
@@ -114,13 +120,18 @@ impl Accounts {
             Entry::Leaving { by, .. } => {
                 self.with_publisher(by, |publisher| publisher.entrusted = None);
             }
-            Entry::Acked { by, seq } => self.with_publisher(by, |publisher| {
-                publisher.entrusted = None;
-                publisher.acked.insert(seq);
-                if let Some(open) = publisher.open.iter_mut().find(|open| open.seq == seq) {
-                    open.received = true;
+            Entry::Acked { by, seq } => {
+                self.with_publisher(by, |publisher| {
+                    publisher.entrusted = None;
+                    publisher.acked.insert(seq);
+                    if let Some(open) = publisher.open.iter_mut().find(|open| open.seq == seq) {
+                        open.received = true;
+                    }
+                });
+                if by < self.publishers.len() {
+                    self.churn.acked(by, seq);
                 }
-            }),
+            }
             Entry::Done { by, seq } => self.with_publisher(by, |publisher| {
                 publisher.open.retain(|open| open.seq != seq);
             }),
@@ -128,6 +139,10 @@ impl Accounts {
                 publisher.refused.insert(seq);
                 publisher.open.retain(|open| open.seq != seq);
             }),
+            Entry::Subscribing { who } => self.churn(who, Stage::Asking),
+            Entry::Unsubscribing { who } => self.churn(who, Stage::Leaving),
+            Entry::Unsubscribed { who } => self.churn(who, Stage::Out),
+            Entry::Subscribed { who } if comes_and_goes(who) => self.churn(who, Stage::In),
             Entry::Subscribed { who } => {
                 self.with_receiver(who, |receiver| receiver.subscribed = true);
                 self.owe(who);
@@ -158,6 +173,12 @@ impl Accounts {
         }
     }
 
+    fn churn(&mut self, who: usize, stage: Stage) {
+        if comes_and_goes(who) {
+            self.churn.enter(stage, &self.publishers);
+        }
+    }
+
     /// From now on all is owed to the audience of this receiver.
     fn owe(&mut self, who: usize) {
         if let Some(audience) = audience_of(who) {
@@ -179,13 +200,18 @@ impl Accounts {
         if publisher.refused.contains(seq) {
             broken.push(("refused is absent", told("was refused and has come")));
         }
+        if comes_and_goes(who) && self.churn.is_unasked(by, seq) {
+            broken.push(("unsubscribed is unsubscribed", told("came, and was not asked for")));
+        }
         let got = &mut self.got[audience][by];
         let last = got.last().unwrap_or_default();
         let is_fresh = got.insert(seq);
         if !is_fresh && qos != 1 {
             broken.push(("at most once", told(&format!("has come twice at QoS {qos}"))));
         }
-        let is_ordered = AUDIENCES[audience].len() == 1 && !PUBLISHERS[by].is_mourned;
+        // A first copy may have gone by a subscription that was not there, and the next one not.
+        let is_alone = AUDIENCES[audience].len() == 1 && !comes_and_goes(who);
+        let is_ordered = is_alone && !PUBLISHERS[by].is_mourned;
         if is_fresh && seq < last && is_ordered {
             broken.push(("order", told(&format!("has come behind {last}"))));
         }
@@ -222,6 +248,11 @@ impl Accounts {
         self.receivers[receiver].subscribed
     }
 
+    /// How far the receiver that comes and goes is with its subscription.
+    pub fn stage(&self) -> Stage {
+        self.churn.stage()
+    }
+
     /// Whether an identifier names a QoS 2 message that the receiver has.
     pub fn is_taken(&self, receiver: usize, id: u16) -> bool {
         self.receivers[receiver].taken.contains(&id)
@@ -245,6 +276,8 @@ impl Accounts {
             let publishers = self.publishers.iter().zip(since.iter().flatten()).enumerate();
             let live = publishers.filter(|(by, _)| PUBLISHERS[*by].kept.is_none());
             let owed: u64 = live.map(|(_, (one, since))| one.acked.count_behind(*since)).sum();
+            let churned = self.churned(audience).iter().map(Runs::len).sum::<u64>();
+            let owed = owed + churned;
             sum.0 += owed;
             sum.1 += owed - self.missing(audience).count() as u64;
         }
@@ -262,10 +295,20 @@ impl Accounts {
         let since = self.since[audience].iter().flatten();
         let publishers = self.publishers.iter().zip(got).zip(since).enumerate();
         let live = publishers.filter(|(by, _)| PUBLISHERS[*by].kept.is_none());
-        live.flat_map(|(by, ((publisher, got), since))| {
+        let live = live.flat_map(|(by, ((publisher, got), since))| {
             let owed = publisher.acked.without(got).skip_while(|seq| *seq <= *since);
             owed.map(move |seq| (by, seq))
-        })
+        });
+        let churned = self.churned(audience).iter().zip(got).enumerate();
+        live.chain(
+            churned.flat_map(|(by, (owed, got))| owed.without(got).map(move |seq| (by, seq))),
+        )
+    }
+
+    /// What is owed to an audience that comes and goes.
+    fn churned(&self, audience: usize) -> &[Runs] {
+        let churns = AUDIENCES[audience].iter().any(|member| comes_and_goes(*member));
+        if churns { self.churn.owed() } else { &[] }
     }
 
     /// Takes down all that is missing: it was waited for long enough.
@@ -300,6 +343,10 @@ impl Accounts {
         let open = open.filter(|seq| last.is_none_or(|last| *seq > last)).collect();
         Kept { last, open }
     }
+}
+
+fn comes_and_goes(receiver: usize) -> bool {
+    RECEIVERS.get(receiver).is_some_and(|receiver| receiver.comes_and_goes)
 }
 
 /// Messages that a publisher has under way at most.
@@ -414,11 +461,11 @@ mod tests {
     #[test]
     fn an_acknowledged_message_that_never_comes_is_lost_and_an_unknown_one_is_not() {
         let acked = [Entry::Acked { by: ONE, seq: 2 }];
-        assert_eq!(breaks(ONE, &acked), ["nothing lost"; 4]);
+        assert_eq!(breaks(ONE, &acked), ["nothing lost"; 5]);
         assert_eq!(breaks(ONE, &[&acked[..], &by_all(1, ONE, 2)].concat()), [""; 0]);
         assert_eq!(breaks(ONE, &[]), [""; 0], "nothing was acknowledged");
         assert_eq!(breaks(ONE, &by_all(1, ONE, 3)), [""; 0], "an unknown one may come");
-        let others = [took(ALL, 1, ONE, 2), took(LESS, 1, ONE, 2), took(2, 1, ONE, 2)];
+        let others = [ALL, LESS, 2, 5].map(|who| took(who, 1, ONE, 2));
         let broken = breaks(ONE, &[&acked[..], &others].concat());
         assert_eq!(broken, ["nothing lost"], "the group has it not");
     }
@@ -479,6 +526,36 @@ mod tests {
         assert_eq!(breaks(ONE, &[took(ALL, 1, ONE, 4)]), ["nothing invented"]);
         let refused = [Entry::Refused { by: ONE, seq: 3 }, took(ALL, 1, ONE, 3)];
         assert_eq!(breaks(ONE, &refused), ["refused is absent"]);
+    }
+
+    #[test]
+    fn who_comes_and_goes_is_owed_what_was_acknowledged_while_it_was_there_and_nothing_else() {
+        let churner = RECEIVERS.iter().position(|one| one.comes_and_goes).unwrap();
+        let audience = audience_of(churner).unwrap();
+        let acked = |seq| Entry::Acked { by: ONE, seq };
+        let story = [
+            vec![Entry::Subscribing { who: churner }],
+            sent(ONE, 1..=1),
+            vec![Entry::Subscribed { who: churner }, acked(1)],
+            sent(ONE, 2..=3),
+            vec![acked(2), Entry::Unsubscribing { who: churner }, acked(3)],
+            sent(ONE, 4..=4),
+            vec![Entry::Unsubscribed { who: churner }, acked(4)],
+            sent(ONE, 5..=6),
+            vec![acked(5), Entry::Subscribing { who: churner }, acked(6)],
+        ];
+        let story = story.concat();
+        let missing = |more: &[Entry]| {
+            let accounts = sum(&[&story[..], more].concat());
+            (accounts.missing(audience).collect::<Vec<_>>(), accounts.broken().len())
+        };
+        assert_eq!(missing(&[]), (vec![(ONE, 2)], 0));
+        for seq in 1..=6 {
+            let came = missing(&[took(churner, 1, ONE, 2), took(churner, 1, ONE, seq)]);
+            assert_eq!(came, (vec![], usize::from(seq == 5)), "{seq}");
+        }
+        assert_eq!(sum(&story).stage(), Stage::Asking);
+        assert_eq!(sum(&story).owed_and_found(), (1, 0));
     }
 
     #[test]

@@ -19,12 +19,12 @@ use crate::accounts::{Accounts, Book, Entry};
 use crate::broker::Launch;
 use crate::image::Image;
 use crate::power_cut::{choose, write_image};
-use crate::random::Random;
 use crate::recorder::{Event, Recorder};
 use crate::replay::Replay;
 use crate::run::Tally;
 use crate::scene::Scene;
 use crate::served::{DISK_LEN, ServedDisk};
+use zzq_wal::sim_disk::Random;
 
 /// Disks that are examined at the same time. Most of it is waiting.
 const STANDS: usize = 6;

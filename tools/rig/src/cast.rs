@@ -43,6 +43,8 @@ pub struct Receiver {
     pub filter: &'static str,
     /// Connected only when accounts are settled.
     pub is_away: bool,
+    /// It unsubscribes and subscribes again all the time.
+    pub comes_and_goes: bool,
 }
 
 const V4: ProtocolVersion = ProtocolVersion::V311;
@@ -89,20 +91,21 @@ const fn receiver(
     qos: QoS,
     filter: &'static str,
 ) -> Receiver {
-    Receiver { name, version, qos, filter, is_away: false }
+    Receiver { name, version, qos, filter, is_away: false, comes_and_goes: false }
 }
 
 /// All of them.
-pub const RECEIVERS: [Receiver; 5] = [
+pub const RECEIVERS: [Receiver; 6] = [
     receiver("rig-all", V5, QoS::ExactlyOnce, LIVE),
     receiver("rig-less", V4, QoS::AtLeastOnce, LIVE),
     Receiver { is_away: true, ..receiver("rig-away", V4, QoS::ExactlyOnce, LIVE) },
     receiver("rig-member-1", V5, QoS::ExactlyOnce, SHARED),
     receiver("rig-member-2", V5, QoS::ExactlyOnce, SHARED),
+    Receiver { comes_and_goes: true, ..receiver("rig-churns", V5, QoS::ExactlyOnce, LIVE) },
 ];
 
 /// Receivers that must have each message between them.
-pub const AUDIENCES: [&[usize]; 4] = [&[0], &[1], &[2], &[3, 4]];
+pub const AUDIENCES: [&[usize]; 5] = [&[0], &[1], &[2], &[5], &[3, 4]];
 
 impl Publisher {
     /// Where a message goes.

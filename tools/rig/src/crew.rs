@@ -8,6 +8,7 @@ mod kept;
 mod line;
 mod member;
 mod mourned;
+mod passer;
 mod publisher;
 mod receiver;
 
@@ -20,8 +21,10 @@ use rustix::io::Errno;
 
 pub use self::kept::check_kept;
 use self::member::Member;
-use crate::accounts::Book;
+pub use self::passer::pass;
+use crate::accounts::{Book, Stage};
 use crate::cast::{AUDIENCES, PUBLISHERS, RECEIVERS, Who};
+use zzq_wal::sim_disk::Random;
 
 /// Who has not got through for so long without anything coming is not served.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -68,6 +71,20 @@ impl Crew {
                 member.go_on(book)?;
             }
             self.turn(book, until.min(Instant::now() + REDIAL))?;
+        }
+        Ok(())
+    }
+
+    /// Some lose their connections, or come again before those are over, which a broker takes down
+    /// then; whose will would be due is left alone.
+    pub fn disturb(&mut self, random: &mut Random, book: &mut Book) -> Result<()> {
+        let address = self.address;
+        for member in self.members.iter_mut().filter(|member| !member.is_mourned()) {
+            match random.below(12) {
+                0 => member.hang_up(),
+                1 if member.is_up() => member.come_again(address, book)?,
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -123,6 +140,9 @@ impl Crew {
         self.members.iter().filter(|member| is_wanted(member.who(), wanted)).all(|member| {
             member.is_up()
                 && match member.who() {
+                    Who::Receiver(at) if RECEIVERS[at].comes_and_goes => {
+                        matches!(book.accounts().stage(), Stage::In | Stage::Out)
+                    }
                     Who::Receiver(at) => book.accounts().subscribed(at),
                     Who::Publisher(_) => true,
                 }

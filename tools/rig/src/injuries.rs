@@ -12,9 +12,9 @@ mod storage;
 use anyhow::Result;
 
 pub use self::step::{Phase, Steps};
-use crate::random::Random;
 use crate::run::Tally;
 use crate::scene::Scene;
+use zzq_wal::sim_disk::Random;
 
 /// A kind of injury.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 //! Owns: their layout and sizes. Does not know: packets.
 
 use crate::cast::PUBLISHERS;
-use crate::random::Random;
+use zzq_wal::sim_disk::Random;
 
 /// The bytes of a publisher's message. Most are short, some are longer than a block of the log, and
 /// a few are longer than its largest record.

@@ -15,10 +15,10 @@ pub use self::stand::Stand;
 use crate::image::Image;
 use crate::notes::Note;
 use crate::promise::Promise;
-use crate::random::Random;
 use crate::recorder::Event;
 use crate::replay::{Replay, SURVIVALS, Survival};
 use crate::workload::Life;
+use zzq_wal::sim_disk::Random;
 
 /// What is tried.
 #[derive(Clone, Debug, clap::Args)]

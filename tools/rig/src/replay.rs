@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use crate::image::Image;
-use crate::random::Random;
 use crate::recorder::Event;
+use zzq_wal::sim_disk::Random;
 
 /// What a device writes as a whole or not at all.
 const SECTOR: usize = 512;

@@ -20,8 +20,8 @@ use crate::blackout::{Blackout, Times};
 use crate::broker;
 use crate::injuries::Injury;
 use crate::place::mount_in;
-use crate::random::Random;
 use crate::scene::Scene;
+use zzq_wal::sim_disk::Random;
 
 /// What is run.
 #[derive(Clone, Debug, clap::Args)]
@@ -251,7 +251,7 @@ impl Course {
 }
 
 /// Makes the directory; one that is there is taken only if nothing is in it.
-fn make_empty(directory: &Path) -> Result<()> {
+pub(crate) fn make_empty(directory: &Path) -> Result<()> {
     let made = std::fs::create_dir_all(directory);
     made.with_context(|| format!("making {}", directory.display()))?;
     let is_empty = std::fs::read_dir(directory)?.next().is_none();
@@ -264,7 +264,7 @@ fn slice(minutes: f64) -> Duration {
     Duration::from_secs_f64((minutes * 60.0 / SLICES).clamp(least, most))
 }
 
-fn any_seed() -> u64 {
+pub(crate) fn any_seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(1, |now| u64::from(now.subsec_nanos()) ^ now.as_secs() << 20) % 1_000_000_007
 }

@@ -17,8 +17,8 @@ use crate::accounts::{Book, Broken};
 use crate::broker::{Broker, Launch, Start};
 use crate::crew::{Crew, check_kept};
 use crate::faulty::{Control, Faulty};
-use crate::random::Random;
 use crate::run::Tally;
+use zzq_wal::sim_disk::Random;
 
 /// See the file.
 #[derive(Debug)]
@@ -42,6 +42,9 @@ pub struct Scene {
 const KILL: i32 = 9;
 /// How a broker ends that cannot read or write its store.
 pub const STORE_IO: i32 = 74;
+
+/// Between losses of connections.
+const DISTURBED_EVERY: Duration = Duration::from_millis(100);
 
 /// Nobody listens there.
 const NOWHERE: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
@@ -162,6 +165,16 @@ impl Scene {
     /// Publishes and receives for so long.
     pub fn load(&mut self, span: Duration) -> Result<()> {
         self.crew.load(&mut self.book, Instant::now() + span, || false)
+    }
+
+    /// Publishes and receives for so long, while connections are lost and taken over.
+    pub fn load_disturbed(&mut self, span: Duration, random: &mut Random) -> Result<()> {
+        let until = Instant::now() + span;
+        while Instant::now() < until {
+            self.crew.disturb(random, &mut self.book)?;
+            self.load(span.min(DISTURBED_EVERY))?;
+        }
+        Ok(())
     }
 
     /// Publishes and receives until `act`, in a thread of its own, has returned.

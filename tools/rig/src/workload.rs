@@ -22,7 +22,7 @@ use zzq_wal::{
 use self::careless::Careless;
 use crate::body::Body;
 use crate::notes::Note;
-use crate::random::Random;
+use zzq_wal::sim_disk::Random;
 
 /// One life of the workload.
 #[derive(Clone, Debug, clap::Args)]

@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,8 +18,16 @@ fn stand_in(folder: &TempDir, script: &str) -> PathBuf {
     let find =
         "for word in \"$@\"; do [ \"$before\" = --data-dir ] && DATA=$word; before=$word; done";
     let text = format!("#!/bin/sh\nBROKER='{}'\n{find}\n{script}\n", broker().display());
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    // Written by a process of its own: a file open for writing here would be so in what another
+    // thread has just forked too, and one that somebody writes does not run.
+    let mut install = Command::new("install")
+        .args(["-m", "700", "/dev/stdin"])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(install.wait().unwrap().success());
     path
 }
 

@@ -62,6 +62,21 @@ pub enum Entry {
         /// Its count.
         seq: u64,
     },
+    /// A receiver that comes and goes is about to subscribe.
+    Subscribing {
+        /// Which receiver.
+        who: usize,
+    },
+    /// It is about to unsubscribe.
+    Unsubscribing {
+        /// Which receiver.
+        who: usize,
+    },
+    /// UNSUBACK.
+    Unsubscribed {
+        /// Which receiver.
+        who: usize,
+    },
     /// SUBACK.
     Subscribed {
         /// Which receiver.
@@ -100,6 +115,9 @@ impl fmt::Display for Entry {
             Self::Acked { by, seq } => write!(out, "acked {by} {seq}"),
             Self::Done { by, seq } => write!(out, "done {by} {seq}"),
             Self::Refused { by, seq } => write!(out, "refused {by} {seq}"),
+            Self::Subscribing { who } => write!(out, "subscribing {who}"),
+            Self::Unsubscribing { who } => write!(out, "unsubscribing {who}"),
+            Self::Unsubscribed { who } => write!(out, "unsubscribed {who}"),
             Self::Subscribed { who } => write!(out, "subscribed {who}"),
             Self::Took { who, id, qos, by, seq } => {
                 write!(out, "took {who} {id} {qos} {by} {seq}")
@@ -133,6 +151,9 @@ impl FromStr for Entry {
             ("acked", &[by, seq]) => Self::Acked { by: place(by)?, seq },
             ("done", &[by, seq]) => Self::Done { by: place(by)?, seq },
             ("refused", &[by, seq]) => Self::Refused { by: place(by)?, seq },
+            ("subscribing", &[who]) => Self::Subscribing { who: place(who)? },
+            ("unsubscribing", &[who]) => Self::Unsubscribing { who: place(who)? },
+            ("unsubscribed", &[who]) => Self::Unsubscribed { who: place(who)? },
             ("subscribed", &[who]) => Self::Subscribed { who: place(who)? },
             ("took", &[who, name, qos, by, seq]) => {
                 let qos = u8::try_from(qos)?;
@@ -160,6 +181,9 @@ mod tests {
             Entry::Done { by: 6, seq: 7 },
             Entry::Refused { by: 8, seq: 9 },
             Entry::Subscribed { who: 2 },
+            Entry::Subscribing { who: 5 },
+            Entry::Unsubscribing { who: 5 },
+            Entry::Unsubscribed { who: 5 },
             Entry::Took { who: 1, id: 2, qos: 1, by: 3, seq: 4 },
             Entry::Released { who: 5, id: 6 },
         ];

@@ -16,7 +16,7 @@ use clap::{Parser, Subcommand};
 use zzq_rig::place::Place;
 use zzq_rig::power_cut::{self, Plan, Stand};
 use zzq_rig::sealed::{self, CANNOT};
-use zzq_rig::{after, broker, recovery, run, workload};
+use zzq_rig::{after, broker, recovery, run, soak, workload};
 
 /// Does this disk keep its word with this broker? Injures a `zzq_broker` that works on DIR, in
 /// rounds, and holds it to every acknowledgement that it gave. The last line of stdout is the
@@ -53,6 +53,9 @@ enum What {
         #[arg(long, value_name = "PATH")]
         broker: Option<PathBuf>,
     },
+    /// Injures nothing: clients of all versions come, go and take over for as long as you like;
+    /// all that they must see is checked, and the broker must not grow.
+    Soak(soak::Options),
     /// One life of the workload on a log.
     #[command(hide = true)]
     Workload {
@@ -87,6 +90,7 @@ fn carry_out(what: What) -> Result<ExitCode> {
             Err(reason) => Ok(skip(&reason)),
         },
         What::AfterPowerLoss { directory, broker } => look_back(&directory, broker),
+        What::Soak(options) => soak(&options),
         What::Workload { directory, life } => live(&directory, &life),
         What::Recover { device, directory } => recover(&device, &directory),
     }
@@ -162,6 +166,12 @@ fn look_back(directory: &Path, broker: Option<PathBuf>) -> Result<ExitCode> {
     };
     writeln!(out, "{word}: {acknowledged} acknowledged, {}", data.display())?;
     Ok(code)
+}
+
+fn soak(options: &soak::Options) -> Result<ExitCode> {
+    let verdict = soak::run(options)?;
+    writeln!(io::stdout(), "{verdict}")?;
+    Ok(if verdict.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn live(directory: &Path, life: &workload::Life) -> Result<ExitCode> {

@@ -21,7 +21,8 @@ pub(super) struct Member {
     line: Option<Line>,
     /// CONNACK has come.
     is_up: bool,
-    /// Turns since then, of whom somebody mourns.
+    /// Turns since then, of whom somebody mourns; of who comes and goes, since it has changed its
+    /// subscription.
     turns: u64,
 }
 
@@ -91,6 +92,17 @@ impl Member {
         Ok(())
     }
 
+    /// Connects while it is connected: the broker ends the connection before.
+    pub(super) fn come_again(&mut self, address: SocketAddr, book: &mut Book) -> Result<()> {
+        let before = self.line.take();
+        self.connect(address, book)?;
+        if let Some(line) = &mut self.line {
+            line.flush();
+        }
+        drop(before);
+        Ok(())
+    }
+
     /// Drops the connection without a word.
     pub(super) fn hang_up(&mut self) {
         self.line = None;
@@ -137,6 +149,9 @@ impl Member {
                 Ok(())
             }
             (Who::Publisher(at), Some(line)) if self.is_up => publisher::go_on(at, line, book),
+            (Who::Receiver(at), Some(line)) if self.is_up && RECEIVERS[at].comes_and_goes => {
+                receiver::go_on(at, &mut self.turns, line, book)
+            }
             _ => Ok(()),
         }
     }

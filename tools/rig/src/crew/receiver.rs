@@ -3,21 +3,67 @@
 //! Owns: its subscription, and the answers to what comes. Does not know: when it is connected.
 
 use anyhow::{Result, bail};
-use zzq_codec::{Ack, Packet, Publish, Subscribe, SubscriptionsBuf};
+use zzq_codec::{Ack, Packet, Publish, Subscribe, SubscriptionsBuf, Unsubscribe};
 use zzq_types::{PacketId, Properties, SubscribeOptions};
 
 use super::line::Line;
 use super::member::packet_id;
-use crate::accounts::{Book, Entry};
+use crate::accounts::{Book, Entry, Stage};
 use crate::cast::{PUBLISHERS, RECEIVERS};
 use crate::payload;
 
 /// Subscribes if that was not acknowledged before: a subscription is not repeated, it has to stay.
-pub(super) fn resume(at: usize, line: &mut Line, book: &Book) -> Result<()> {
+/// What was asked and not answered is asked again.
+pub(super) fn resume(at: usize, line: &mut Line, book: &mut Book) -> Result<()> {
+    if RECEIVERS[at].comes_and_goes {
+        return match book.accounts().stage() {
+            Stage::Asking => ask(at, line),
+            Stage::Leaving => leave(at, line),
+            Stage::In | Stage::Out => Ok(()),
+        };
+    }
     if book.accounts().subscribed(at) {
         return Ok(());
     }
+    ask(at, line)
+}
+
+/// Turns between two changes of who comes and goes.
+const STAYS: u64 = 25;
+
+/// Subscribes or unsubscribes if it has done so long enough ago.
+pub(super) fn go_on(at: usize, turns: &mut u64, line: &mut Line, book: &mut Book) -> Result<()> {
+    *turns += 1;
+    if *turns < STAYS {
+        return Ok(());
+    }
+    match book.accounts().stage() {
+        Stage::Out => {
+            book.enter(Entry::Subscribing { who: at });
+            ask(at, line)?;
+        }
+        Stage::In => {
+            book.enter(Entry::Unsubscribing { who: at });
+            leave(at, line)?;
+        }
+        Stage::Asking | Stage::Leaving => return Ok(()),
+    }
+    *turns = 0;
+    Ok(())
+}
+
+fn ask(at: usize, line: &mut Line) -> Result<()> {
     subscribe(RECEIVERS[at].filter, SubscribeOptions::with_qos(RECEIVERS[at].qos), line)
+}
+
+fn leave(at: usize, line: &mut Line) -> Result<()> {
+    let mut filters = SubscriptionsBuf::new();
+    filters.push(RECEIVERS[at].filter, SubscribeOptions::default())?;
+    line.send(&Packet::Unsubscribe(Unsubscribe {
+        packet_id: packet_id(1)?,
+        properties: Properties::EMPTY,
+        filters: filters.filters(),
+    }))
 }
 
 /// Asks for a subscription by an identifier that nothing else of a receiver has.
@@ -42,6 +88,10 @@ pub(super) fn packet(
     match packet {
         Packet::SubAck(_) => {
             book.enter(Entry::Subscribed { who: at });
+            Ok(())
+        }
+        Packet::UnsubAck(_) => {
+            book.enter(Entry::Unsubscribed { who: at });
             Ok(())
         }
         Packet::Publish(publish) => {

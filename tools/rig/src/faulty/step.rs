@@ -47,6 +47,7 @@ pub enum Kind {
     Segment,
     Image,
     Cold,
+    Topics,
     Other,
 }
 
@@ -62,6 +63,7 @@ impl Kind {
             _ => match name.rsplit_once('.') {
                 Some((_, "image") | ("image", "new")) => Self::Image,
                 Some((_, "cold") | ("cold", "new")) => Self::Cold,
+                Some((_, "topics") | ("topics", "new")) => Self::Topics,
                 _ => Self::Other,
             },
         }
@@ -93,6 +95,7 @@ impl fmt::Display for Step {
             Kind::Segment => "segment",
             Kind::Image => "image",
             Kind::Cold => "cold file",
+            Kind::Topics => "topic index",
             Kind::Other => "other",
         };
         write!(out, "{op} {file}")
@@ -115,6 +118,7 @@ mod tests {
             ("00000000000000000003.image", Kind::Image),
             ("image.new", Kind::Image),
             ("00000000000000000005.cold", Kind::Cold),
+            ("00000000000000000005.topics", Kind::Topics),
             ("notes", Kind::Other),
         ];
         for (name, kind) in kinds {

@@ -20,9 +20,9 @@ use super::with_away;
 use crate::accounts::Book;
 use crate::broker::Start;
 use crate::faulty::Kind;
-use crate::random::Random;
 use crate::run::Tally;
 use crate::scene::Scene;
+use zzq_wal::sim_disk::Random;
 
 /// How a broker ends on a damaged store.
 const DAMAGED: i32 = 65;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::with_away;
-use crate::random::Random;
 use crate::run::Tally;
 use crate::scene::Scene;
+use zzq_wal::sim_disk::Random;
 
 /// The longest load in front of a kill.
 const LOAD_US: u64 = 150_000;

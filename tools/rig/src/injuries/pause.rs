@@ -6,8 +6,8 @@ use anyhow::Result;
 use rustix::process::{Signal, kill_process};
 
 use super::with_away;
-use crate::random::Random;
 use crate::scene::Scene;
+use zzq_wal::sim_disk::Random;
 
 /// Longer than the shorter keep alive lasts.
 const LONGEST_MS: u64 = 4000;

@@ -14,9 +14,9 @@ use anyhow::Result;
 use super::with_away;
 use crate::broker::Start;
 use crate::faulty::{Control, Kill, Moment, Step};
-use crate::random::Random;
 use crate::run::Tally;
 use crate::scene::Scene;
+use zzq_wal::sim_disk::Random;
 
 /// When a broker takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,9 +11,9 @@ use anyhow::Result;
 use super::with_away;
 use crate::broker::Start;
 use crate::faulty::{Effect, Fault, Op};
-use crate::random::Random;
 use crate::run::Tally;
 use crate::scene::{STORE_IO, Scene};
+use zzq_wal::sim_disk::Random;
 
 const WRITES: [Op; 2] = [Op::Write, Op::DurableWrite];
 const FLUSHES: [Op; 2] = [Op::Sync, Op::DurableWrite];
