@@ -12,7 +12,7 @@ mod input;
 mod memory;
 mod packets;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zzq_codec::{AckKind, Packet};
 
@@ -63,6 +63,8 @@ pub struct Client {
     owed: VecDeque<Owed>,
     /// What waits for SUBACK and UNSUBACK.
     requests: BTreeMap<u16, Request>,
+    /// Messages at QoS 2 of this connection that it has refused: nothing more is said of them.
+    refused: BTreeSet<u16>,
     /// Messages of this connection that it has not answered to the end.
     unanswered: BTreeMap<u16, Option<MessageId>>,
     /// Those at QoS 1 when the connection ended, if the next one is the next that the broker knows
@@ -74,9 +76,13 @@ pub struct Client {
     is_guest: bool,
     /// The session that it knows may end by itself.
     is_unsure: bool,
+    /// It has been ended since the last CONNECT was sent.
+    is_ended: bool,
     heard_at: u64,
     said_at: u64,
     pinged: bool,
+    /// It authenticates again.
+    proves: bool,
     chance: Chance,
 }
 
@@ -98,6 +104,8 @@ enum Line {
 struct Owed {
     kind: AckKind,
     packet_id: u16,
+    /// It says that the message is not taken.
+    refuses: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -122,16 +130,25 @@ impl Client {
             output: Vec::new(),
             owed: VecDeque::new(),
             requests: BTreeMap::new(),
+            refused: BTreeSet::new(),
             unanswered: BTreeMap::new(),
             left_unanswered: BTreeMap::new(),
             must_clean: false,
             is_guest: false,
             is_unsure: false,
+            is_ended: false,
             heard_at: 0,
             said_at: 0,
             pinged: false,
+            proves: false,
             chance,
         }
+    }
+
+    /// The broker has ended its session. It hears so by the next CONNACK only, and never if that is
+    /// lost: then it could not tell a new session from the one that it knew.
+    pub fn session_ended(&mut self) {
+        (self.is_unsure, self.is_ended) = (true, true);
     }
 
     /// Which one.
@@ -170,6 +187,11 @@ impl Client {
         self.next_at = at_ms;
     }
 
+    /// Whether it holds a message that it has not answered.
+    pub fn owes_an_answer(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
     /// Whether it is connected and waits for nothing.
     pub fn is_at_rest(&self) -> bool {
         matches!(self.line, Line::Up(..)) && self.waits_for_what().is_none()
@@ -179,6 +201,9 @@ impl Client {
     pub fn waits_for_what(&self) -> Option<String> {
         if !matches!(self.line, Line::Up(..)) {
             return Some(format!("a connection: {:?}", self.line));
+        }
+        if self.proves {
+            return Some("the end of its authentication".into());
         }
         if let Some((id, request)) = self.requests.first_key_value() {
             return Some(format!("the answer to {id} {request:?}"));
@@ -219,8 +244,10 @@ impl Client {
         self.output.clear();
         self.owed.clear();
         self.requests.clear();
+        self.refused.clear();
         self.unanswered.clear();
         self.pinged = false;
+        self.proves = false;
     }
 
     /// The old connection is over.

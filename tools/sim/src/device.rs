@@ -26,14 +26,17 @@ pub struct Device {
     due: BTreeMap<u64, u64>,
     chance: Chance,
     write_ms: u64,
+    /// Its size while nothing has filled it.
+    capacity: u64,
 }
 
 impl Device {
-    /// A new disk, on which a write takes up to so many ms.
-    pub fn new(write_ms: u64, chance: Chance) -> Self {
-        let disk = SimDisk::new();
+    /// A new disk, on which a write takes up to so many ms; `bytes` large, or without an end.
+    pub fn new(write_ms: u64, bytes: Option<u64>, chance: Chance) -> Self {
+        let capacity = bytes.unwrap_or(CAPACITY);
+        let disk = SimDisk::with_capacity(capacity);
         disk.hold();
-        Self { disk, due: BTreeMap::new(), chance, write_ms }
+        Self { disk, due: BTreeMap::new(), chance, write_ms, capacity }
     }
 
     /// What was left of it after the end of a process or machine.
@@ -129,10 +132,22 @@ impl Device {
         self.disk.set_capacity(used + self.chance.below(600_000));
     }
 
-    /// Nothing goes wrong any more.
+    /// Faults to come are taken back, and it is as large as it was.
     pub fn heal(&mut self) {
         self.disk.heal();
-        self.disk.set_capacity(CAPACITY);
+        self.disk.set_capacity(self.capacity);
+    }
+
+    /// Somebody gives it so much more space.
+    pub fn grow(&mut self, bytes: u64) {
+        self.capacity = self.capacity.saturating_add(bytes).min(CAPACITY);
+        self.disk.set_capacity(self.capacity);
+    }
+
+    /// It never ends any more.
+    pub fn widen(&mut self) {
+        self.capacity = CAPACITY;
+        self.heal();
     }
 
     /// Writes come back at once from now on.

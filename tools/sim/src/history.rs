@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use zzq_broker::QueueFull;
 use zzq_codec::AckKind;
 use zzq_types::{ProtocolVersion, QoS, ReasonCode, SubscribeOptions};
 
@@ -101,10 +102,14 @@ pub struct Received {
     pub retain: bool,
     /// To the client it is new: at QoS 2 its identifier was not open.
     pub fresh: bool,
+    /// The client refuses it: it is not open, and may come again until that is heard.
+    pub refused: bool,
     /// When it left the broker.
     pub written_ms: u64,
     /// Its Message Expiry Interval in seconds.
     pub expiry_s: Option<u32>,
+    /// Its place in the log, if it says so.
+    pub offset: Option<u64>,
     /// The connection has waited for its receiver: what left the broker may be older than it seems.
     pub stalled: bool,
 }
@@ -130,12 +135,21 @@ pub enum Event {
     WallSet { by_ms: i64 },
     /// The broker says that its log takes nothing more.
     ReadOnly,
+    /// The broker says that its disk is full, or that it has space again.
+    Space { full: bool },
+    /// The broker counts so many messages more that full queues have lost.
+    Dropped { messages: u64 },
+    /// The broker has ended a session for its full queue, or, where that is not certain, for
+    /// another reason in the same turn.
+    EndedFull { client: ClientId, certain: bool },
     /// From now on nothing goes wrong.
     Healed,
     /// CONNECT was sent.
     Dialed { conn: Conn, client: ClientId, hello: Hello },
     /// CONNACK came; MQTT 3.1 does not say whether a session is present.
     Accepted { conn: Conn, present: Option<bool> },
+    /// DISCONNECT came from the broker.
+    Dismissed { conn: Conn, reason: ReasonCode },
     /// CONNACK refused.
     Refused { conn: Conn, reason: ReasonCode },
     /// The network will carry nothing more, whether its ends know it or not.
@@ -172,6 +186,9 @@ pub enum Event {
     Folded { lane: usize, outcome: Result<(), String> },
     /// An image was made and compared with the fold of the whole log; `Err` says how they differ.
     Imaged { outcome: Result<(), String> },
+    /// The log was copied while the broker served, and the copy compared with it; `Err` says how
+    /// they differ.
+    Copied { outcome: Result<(), String> },
     /// At the very end: somebody still waits, for this.
     Waits { client: ClientId, what: String },
 }
@@ -187,6 +204,7 @@ pub struct Entry {
 
 /// All of it.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one run")]
 pub struct History {
     /// In order.
     pub entries: Vec<Entry>,
@@ -196,6 +214,18 @@ pub struct History {
     pub names: Vec<String>,
     /// The broker may refuse a message now and take it later: queues are limited, or space ends.
     pub may_refuse: bool,
+    /// Queues may become full, or nobody says whether a message may be published.
+    pub limits_queues: bool,
+    /// What the broker does about full queues.
+    pub queue_full: QueueFull,
+    /// In ms; see [`zzq_broker::Limits::queue_grace`].
+    pub queue_grace_ms: u64,
+    /// There is no log: nothing outlives a life of the broker.
+    pub in_memory: bool,
+    /// What no session that outlives its connection needs is not in the log.
+    pub logs_needed: bool,
+    /// The disk may not give what is on it.
+    pub disk_may_fail: bool,
     hash: Hash,
 }
 
@@ -216,6 +246,11 @@ impl History {
     /// The run has shown that it does not end.
     pub fn is_over(&self) -> bool {
         self.entries.last().is_some_and(|last| last.event == Event::Endless)
+    }
+
+    /// Whether the broker may lose what it has acknowledged, because a queue is full.
+    pub fn drops(&self) -> bool {
+        matches!(self.queue_full, QueueFull::DropOldest | QueueFull::DropNewest)
     }
 
     /// A number for a message.

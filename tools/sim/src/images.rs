@@ -3,12 +3,109 @@
 //! Owns: a state that was folded from the first record on and never from an image, kept up to date
 //! while the log still has what it needs. Does not know: how a broker makes an image.
 
-use zzq_engine::image::{Loader, Section, Sections, Select, references};
-use zzq_engine::{NoEffects, Record, Shard, State};
-use zzq_snapshot::{ColdShelf, NeededKind, Shelf, at_full_speed};
+use zzq_engine::image::{Loader, Section, Sections, Select, UntouchedReader, references};
+use zzq_engine::session::Untouched;
+use zzq_engine::{NoEffects, Record, SessionNumber, Shard, State};
+use zzq_snapshot::{ColdShelf, Listing, NeededKind, Shelf, Volume, at_full_speed};
 use zzq_types::Lsn;
+use zzq_wal::disk::Disk;
+use zzq_wal::format::segment::Identity;
 use zzq_wal::sim_disk::SimDisk;
 use zzq_wal::{Log, ReadError};
+
+/// The good images on a disk, the newest last.
+#[derive(Default)]
+pub struct Images(Vec<Volume<<SimDisk as Disk>::File>>);
+
+impl Images {
+    /// Those of this log.
+    pub fn new(disk: &SimDisk, log: &Log<SimDisk>) -> Self {
+        let Ok(there) = Listing::read(disk) else { return Self::default() };
+        let opened = Shelf::open(disk, &there, &log.facts().identity, None, at_full_speed());
+        Self(opened.map(|(shelf, _)| shelf.images().cloned().collect()).unwrap_or_default())
+    }
+
+    /// All of a state of whose queues parts may be in an image only.
+    pub fn whole(&self, state: &State, select: Select) -> Result<Sections, String> {
+        let lacking = state.sessions().find_map(|session| {
+            let front = session.queue().untouched()?;
+            let read = self.read(session.number(), front);
+            read.is_none().then(|| format!("no image has the queue of {}", session.number()))
+        });
+        if let Some(lacking) = lacking {
+            return Err(lacking);
+        }
+        Ok(Sections::of_whole(state, select, |session, front| {
+            let read = self.read(session, front);
+            read.unwrap_or_else(|| UntouchedReader::new(session, front))
+        }))
+    }
+
+    fn read(&self, session: SessionNumber, front: Untouched) -> Option<UntouchedReader> {
+        self.0.iter().rev().find_map(|image| {
+            let mut reader = UntouchedReader::new(session, front);
+            let queues = u16::from(Section::Queues.code());
+            let mut cursor = image.seek(queues, &reader.key()).ok()?;
+            while let Some(entry) = cursor.next_entry().ok()? {
+                if !reader.entry(entry.key, entry.value).ok()? {
+                    break;
+                }
+            }
+            reader.is_whole().then_some(reader)
+        })
+    }
+}
+
+/// The newest image on a disk, and the last record that it covers.
+pub fn newest(disk: &SimDisk, identity: &Identity) -> Result<(State, Lsn), String> {
+    let told = |error: &dyn std::fmt::Display| error.to_string();
+    let there = Listing::read(disk).map_err(|error| told(&error))?;
+    let opened = Shelf::open(disk, &there, identity, None, at_full_speed());
+    let (images, _) = opened.map_err(|error| told(&error))?;
+    let Some(image) = images.newest() else { return Ok((State::new(Shard::WHOLE), Lsn::ZERO)) };
+    let mut loader = Loader::new(Shard::WHOLE);
+    let mut entries = image.entries(|_| true, at_full_speed());
+    while let Some(entry) = entries.next_entry().map_err(|error| told(&error))? {
+        let section = u8::try_from(entry.section).ok().and_then(Section::from_code);
+        let section = section.ok_or("a section that is not known")?;
+        loader.entry(section, entry.key, entry.value).map_err(|error| told(&error))?;
+    }
+    let state = loader.finish().map_err(|error| told(&error))?;
+    Ok((state, Lsn::new(image.heading().lsn.get())))
+}
+
+/// Applies to a state, which is that at one record, all up to another one; `false` if the log does
+/// not have that any more.
+pub fn follow_to(
+    state: &mut State,
+    log: &Log<SimDisk>,
+    at: Lsn,
+    last: Lsn,
+) -> Result<bool, String> {
+    if at == last {
+        return Ok(true);
+    }
+    let mut follow = || -> Result<Result<bool, String>, ReadError> {
+        let mut reader = log.reader(zzq_wal::Lsn::new(at.next().get()))?;
+        while let Some(found) = reader.next_record()? {
+            let lsn = Lsn::new(found.lsn.get());
+            let record = match Record::decode(found.kind, found.body) {
+                Ok(record) => record,
+                Err(error) => return Ok(Err(error.to_string())),
+            };
+            state.apply(lsn, found.time_ms, &record, &mut NoEffects);
+            if lsn == last {
+                return Ok(Ok(true));
+            }
+        }
+        Ok(Ok(false))
+    };
+    match follow() {
+        Err(ReadError::Disk { .. } | ReadError::Trimmed { .. }) => Ok(false),
+        Err(error) => Err(error.to_string()),
+        Ok(followed) => followed,
+    }
+}
 
 /// The fold of the log from its first record on.
 pub struct Folded(State);
@@ -56,7 +153,8 @@ impl Folded {
     /// in a cold file, or in the log behind all that may be trimmed.
     pub fn compare(&self, disk: &SimDisk, log: &Log<SimDisk>) -> Result<(), String> {
         let identity = log.facts().identity;
-        let opened = Shelf::open(disk, &identity, None, at_full_speed());
+        let there = Listing::read(disk).map_err(|error| error.to_string())?;
+        let opened = Shelf::open(disk, &there, &identity, None, at_full_speed());
         let (images, verdicts) = opened.map_err(|error| error.to_string())?;
         if let Some(verdict) = verdicts.first() {
             return Err(verdict.to_string());
@@ -66,7 +164,8 @@ impl Folded {
             return Err(format!("{} covers {}", image.name(), image.heading().lsn));
         }
         let needed = images.needs().filter(|need| need.kind == NeededKind::Cold);
-        let cold = ColdShelf::open(disk, needed.map(|need| need.number).collect());
+        let needed = needed.map(|need| need.number).collect();
+        let cold = ColdShelf::open(disk, &there, needed, 0);
         let cold = cold.map_err(|error| error.to_string())?;
         let kept = |lsn: Lsn| {
             let lsn = zzq_wal::Lsn::new(lsn.get());

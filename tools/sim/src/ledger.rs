@@ -33,6 +33,8 @@ pub struct Ledger<'h> {
     pub deaths: Vec<At>,
     /// When nothing went wrong any more.
     pub healed: Option<At>,
+    /// Messages that the broker says full queues have lost.
+    pub dropped: u64,
     /// It has no end at which everything that is owed must have come: that is said by itself, and
     /// nothing else is asked for.
     pub cut_short: bool,
@@ -57,6 +59,8 @@ pub struct ConnFacts {
     pub ended: Option<(At, Ending)>,
     /// DISCONNECT, and whether it kept the will.
     pub left: Option<(At, bool)>,
+    /// DISCONNECT came from the broker.
+    pub dismissed: Option<At>,
     /// The broker has died under it.
     pub died: Option<At>,
     /// The log has failed under it.
@@ -104,6 +108,8 @@ pub struct SubFacts {
     pub leaves: Option<At>,
     /// UNSUBACK came, or SUBACK of a later one of the same filter.
     pub left: Option<At>,
+    /// An UNSUBSCRIBE was sent: a later one of the same filter begins anew.
+    pub given_up: bool,
 }
 
 /// What is known of a message.
@@ -157,6 +163,11 @@ impl Ledger<'_> {
         self.history.names.get(usize::from(client.0)).map_or("?", |name| name)
     }
 
+    /// Whether what was there at `from` is gone at `to` because a broker without a log has ended.
+    pub fn is_forgotten(&self, from: At, to: At) -> bool {
+        self.history.in_memory && self.deaths.iter().any(|death| from < *death && *death < to)
+    }
+
     /// Whether a message may have expired between its receipt by the broker and a moment.
     pub fn may_have_expired(&self, id: MessageId, by_ms: u64) -> bool {
         let Some(expiry_s) = self.message(id).expiry_s else { return false };
@@ -181,6 +192,13 @@ impl Ledger<'_> {
         filters.into_iter()
     }
 
+    /// How often a message may come beside all that a session is sent once: by each shared filter,
+    /// and by the past, which whoever gives it up and asks for it again gets again.
+    pub fn further_ways(&self, session: &SessionFacts, id: MessageId, at: At) -> usize {
+        let anew = |sub: &&SubFacts| sub.replays() && sub.given_up && sub.sent < at;
+        self.groups_of(session, id, at).count() + session.subs.iter().filter(anew).count()
+    }
+
     /// Sessions that are there to the end, for certain.
     pub fn lasting(&self) -> impl Iterator<Item = (usize, &SessionFacts)> {
         let latest: BTreeMap<ClientId, usize> =
@@ -201,14 +219,25 @@ impl SubFacts {
         self.sent < to && self.left.is_none_or(|left| left > from)
     }
 
-    /// The group of a shared one.
+    /// The group of a shared one. One that starts in the past is as one by itself: it is served
+    /// apart from others, and gets nothing as retained.
     pub fn group(&self) -> Option<&str> {
+        if self.replays() {
+            return Some(&self.filter);
+        }
         self.filter.strip_prefix("$share/")?.split_once('/').map(|(group, _)| group)
+    }
+
+    /// Whether it starts in the past.
+    pub fn replays(&self) -> bool {
+        self.filter.starts_with("$replay/")
     }
 
     /// Whether a topic matches it.
     pub fn matches(&self, topic: &str) -> bool {
-        let shared = self.filter.strip_prefix("$share/").and_then(|rest| rest.split_once('/'));
+        let prefixes = ["$share/", "$replay/"];
+        let rest = prefixes.iter().find_map(|prefix| self.filter.strip_prefix(prefix));
+        let shared = rest.and_then(|rest| rest.split_once('/'));
         matches(shared.map_or(self.filter.as_str(), |(_, filter)| filter), topic)
     }
 

@@ -11,17 +11,20 @@ use zzq_engine::image::{Sections, Select};
 use zzq_engine::{NoEffects, Record, Shard, State};
 use zzq_lanes::{LaneWaker, Limits as LaneLimits};
 use zzq_types::Lsn;
+use zzq_wal::format::segment::Identity;
+use zzq_wal::sim_disk::SimDisk;
 use zzq_wal::{Log, Options as LogOptions};
 
 use crate::chance::Chance;
 use crate::clock::SimClock;
 use crate::device::Device;
+use crate::guard::Guard;
 use crate::history::Death;
-use crate::images::Folded;
+use crate::images::{Folded, Images, newest};
 use crate::plan::Plan;
 
 /// A broker of the simulation.
-pub type Broker = Stepped<zzq_wal::sim_disk::SimDisk, SimClock>;
+pub type Broker = Stepped<SimDisk, SimClock>;
 
 /// The machine.
 pub struct Node {
@@ -31,9 +34,13 @@ pub struct Node {
     pub clock: SimClock,
     /// Runs, or not.
     pub broker: Option<Broker>,
+    /// Who decides what clients may do, if anybody.
+    pub guard: Option<Guard>,
     lanes: u16,
     limits: LaneLimits,
     group_size: usize,
+    leaves_from: usize,
+    in_memory: bool,
     options: BrokerOptions,
     /// The fold of the log up to the newest image.
     folded: Folded,
@@ -53,9 +60,10 @@ impl Node {
     /// A machine without a broker.
     pub fn new(plan: &Plan, clock: SimClock, seed: u64) -> Self {
         Self {
-            device: Device::new(plan.write_ms, Chance::new(seed, "device")),
+            device: Device::new(plan.write_ms, plan.disk_bytes, Chance::new(seed, "device")),
             clock,
             broker: None,
+            guard: plan.guard.map(|plan| Guard::new(plan, seed)),
             lanes: plan.lanes,
             limits: LaneLimits {
                 ring: plan.ring,
@@ -63,24 +71,29 @@ impl Node {
                 ..LaneLimits::default()
             },
             group_size: plan.group_size,
+            leaves_from: plan.leaves_from,
+            in_memory: plan.in_memory,
             options: plan.options.clone(),
             folded: Folded::default(),
             chance: Chance::new(seed, "node"),
         }
     }
 
-    /// Starts a broker over what the disk holds.
+    /// Starts a broker over what the disk holds, or in memory.
     ///
     /// # Panics
     /// One runs.
     pub fn start(&mut self) -> Result<(), StartError> {
         assert!(self.broker.is_none(), "one broker at a time");
+        let hooks = self.guard.as_ref().map(|guard| guard.hooks(self.clock.clone()));
         let options = SteppedOptions {
             lanes: self.lanes,
             broker: self.options.clone(),
-            log: self.log_options(),
+            hooks: hooks.unwrap_or_default(),
+            log: (!self.in_memory).then(|| self.log_options()),
             random: self.chance.draw(),
             limits: self.limits,
+            leaves_from: self.leaves_from,
         };
         let disk = self.device.disk.clone();
         let (device, clock) = (&mut self.device, self.clock.clone());
@@ -103,6 +116,9 @@ impl Node {
     pub fn die(&mut self, how: Death) -> Vec<Fold> {
         let folds = self.fold();
         let stopped = self.broker.take();
+        if let Some(guard) = &self.guard {
+            guard.forget();
+        }
         let disk = match how {
             Death::PowerCut => {
                 self.clock.boot();
@@ -110,9 +126,9 @@ impl Node {
             }
             Death::Killed => self.device.disk.restart(),
             Death::Stopped => {
-                if let Some(broker) = stopped {
+                if let Some(log) = stopped.as_ref().and_then(Broker::log) {
                     // A log that cannot say so is read as one that was killed.
-                    let _ = broker.log().mark_durable();
+                    let _ = log.mark_durable();
                 }
                 self.device.disk.restart()
             }
@@ -125,7 +141,7 @@ impl Node {
     /// whole log. `None`: the disk did not let it.
     pub fn image(&mut self) -> Option<Result<bool, String>> {
         let broker = self.broker.as_mut()?;
-        match self.folded.follow(broker.log()) {
+        match self.folded.follow(broker.log()?) {
             Ok(true) => {}
             Ok(false) => return None,
             Err(error) => return Some(Err(error)),
@@ -136,7 +152,57 @@ impl Node {
             // A copy has no faults to come.
             Some(_) => {
                 let copy = self.device.disk.restart();
-                Some(self.folded.compare(&copy, broker.log()).map(|()| true))
+                Some(self.folded.compare(&copy, broker.log()?).map(|()| true))
+            }
+        }
+    }
+
+    /// The fold of all that is committed, and its last record. `None`: there is no log, or its disk
+    /// did not let it.
+    pub fn fold_so_far(&mut self) -> Option<Result<(Lsn, State), String>> {
+        let log = self.broker.as_ref()?.log()?;
+        match self.folded.follow(log) {
+            Ok(false) => None,
+            Ok(true) => {
+                let at = self.folded.applied();
+                Some(self.folded.part(Shard::WHOLE).map(|state| (at, state)))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// The state that a start finds on a disk with this log.
+    pub fn state_on(&mut self, disk: &SimDisk, identity: &Identity) -> Result<State, String> {
+        let disk = disk.restart();
+        let (mut state, covered) = newest(&disk, identity)?;
+        let visit_from = zzq_wal::Lsn::new(covered.next().get());
+        let options = LogOptions { visit_from, ..self.log_options() };
+        let mut visit = |found: zzq_wal::RecoveredRecord<'_>| {
+            let record = Record::decode(found.kind, found.body)?;
+            state.apply(Lsn::new(found.lsn.get()), found.time_ms, &record, &mut NoEffects);
+            Ok(())
+        };
+        let now = self.clock.reading().wall_ms;
+        Log::open(disk, options, now, &mut visit).map_err(|error| error.to_string())?;
+        Ok(state)
+    }
+
+    /// Lets the broker make an image for the space that it brings, as [`Node::image`]. One that
+    /// does not cover all of the log has no fold to be compared with.
+    pub fn room(&mut self) -> Option<Result<bool, String>> {
+        let broker = self.broker.as_mut()?;
+        match self.folded.follow(broker.log()?) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(error) => return Some(Err(error)),
+        }
+        match broker.room_step().ok()? {
+            None => Some(Ok(false)),
+            Some(_) if self.device.disk.is_off() => None,
+            Some(lsn) if lsn < self.folded.applied() => Some(Ok(true)),
+            Some(_) => {
+                let copy = self.device.disk.restart();
+                Some(self.folded.compare(&copy, broker.log()?).map(|()| true))
             }
         }
     }
@@ -155,6 +221,7 @@ impl Node {
         let options =
             LogOptions { visit_from: zzq_wal::Lsn::new(from.get()), ..self.log_options() };
         let Some(broker) = &self.broker else { return Vec::new() };
+        let Some(log) = broker.log() else { return Vec::new() };
         let lanes = broker.lanes();
         let applied: Vec<Lsn> = (0..lanes).map(|lane| broker.applied(lane)).collect();
         let count = u32::try_from(lanes).unwrap_or(u32::MAX);
@@ -176,10 +243,11 @@ impl Node {
         let now = self.clock.reading().wall_ms;
         let copy = self.device.disk.restart();
         copy.set_capacity(u64::MAX);
+        let images = Images::new(&copy, log);
         let opened = Log::open(copy, options, now, &mut visit);
         let last = match opened {
             Ok((_, recovery)) => Lsn::new(recovery.last_lsn.get()),
-            Err(error) if broker.log().is_read_only() => {
+            Err(error) if broker.is_read_only() => {
                 drop(error);
                 return vec![Fold::Short; lanes];
             }
@@ -194,7 +262,7 @@ impl Node {
                 if applied[lane] > last || applied[lane] < self.folded.applied() {
                     return Fold::Short;
                 }
-                Fold::Compared(compare(broker.state(lane), &states[lane]))
+                Fold::Compared(compare(broker.state(lane), &states[lane], &images))
             })
             .collect()
     }
@@ -214,10 +282,11 @@ impl Node {
     }
 }
 
-/// What a log cannot know is left out: sessions that it never saw.
-fn compare(live: &State, folded: &State) -> Result<(), String> {
-    let (live, folded) =
-        (Sections::of(live, Select::Persistent), Sections::of(folded, Select::Persistent));
+/// What a log cannot know is left out: sessions that it never saw. What stayed in an image of the
+/// live state is read there.
+fn compare(live: &State, folded: &State, images: &Images) -> Result<(), String> {
+    let live = images.whole(live, Select::Persistent)?;
+    let folded = Sections::of(folded, Select::Persistent);
     if live == folded { Ok(()) } else { Err(differences(&live, &folded)) }
 }
 
@@ -258,8 +327,9 @@ mod tests {
 
     #[test]
     fn states_that_differ_are_told_apart() {
-        assert_eq!(compare(&state(7), &state(7)), Ok(()));
-        let why = compare(&state(7), &state(8)).unwrap_err();
+        let none = Images::default();
+        assert_eq!(compare(&state(7), &state(7), &none), Ok(()));
+        let why = compare(&state(7), &state(8), &none).unwrap_err();
         assert!(why.contains("Sessions live") && why.contains("Sessions folded"), "{why}");
     }
 }

@@ -3,17 +3,23 @@
 //! Owns: what a broken promise looks like. Each file has a test with a history that it must refuse:
 //! an oracle that cannot fail is a defect.
 
+mod copies;
+mod cut_off;
 mod delivered;
+mod denied;
 mod exactly_once;
 mod expiry;
 mod folds;
 mod groups;
 mod healed;
+mod limits;
 mod order;
+mod past;
 mod presence;
 mod protocol;
 mod refused;
 mod retained;
+mod space;
 mod subscriptions;
 mod wills;
 
@@ -54,10 +60,11 @@ pub enum Subject {
 }
 
 /// All of them.
-pub const PROMISES: [Promise; 13] = [
+pub const PROMISES: [Promise; 19] = [
     delivered::PROMISE,
     exactly_once::PROMISE,
     order::PROMISE,
+    past::PROMISE,
     retained::PROMISE,
     subscriptions::PROMISE,
     groups::PROMISE,
@@ -65,8 +72,13 @@ pub const PROMISES: [Promise; 13] = [
     expiry::PROMISE,
     wills::PROMISE,
     refused::PROMISE,
+    denied::PROMISE,
     protocol::PROMISE,
+    limits::PROMISE,
+    space::PROMISE,
     folds::PROMISE,
+    copies::PROMISE,
+    cut_off::PROMISE,
     healed::PROMISE,
 ];
 
@@ -79,8 +91,18 @@ pub fn check(ledger: &Ledger<'_>) -> Vec<Broken> {
     broken
 }
 
-/// Sessions that an acknowledged message is owed to and that did not get it.
+/// Sessions that an acknowledged message is owed to and that did not get it. Where full queues may
+/// lose some, [`limits`] compares how many.
 fn missed<'l>(
+    ledger: &'l Ledger<'_>,
+    id: MessageId,
+) -> impl Iterator<Item = &'l SessionFacts> + use<'l> {
+    let none_may = !ledger.history.drops();
+    without(ledger, id).filter(move |_| none_may)
+}
+
+/// Sessions that an acknowledged message is owed to and that did not get it.
+fn without<'l>(
     ledger: &'l Ledger<'_>,
     id: MessageId,
 ) -> impl Iterator<Item = &'l SessionFacts> + use<'l> {

@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
-use zzq_broker::{BrokerOptions, DeliverPolicy, LogPolicy};
-use zzq_types::ProtocolVersion;
+use zzq_broker::{
+    BrokerOptions, DeliverPolicy, GroupStrategy, LogPolicy, Qos0Full, QueueFull, Retention,
+};
+use zzq_types::ProtocolVersion::{self, V5, V31, V311};
 
 use crate::chance::Chance;
+use crate::guard::GuardPlan;
 use crate::network::Weather;
 
 /// A seed's plan.
@@ -20,8 +23,12 @@ pub struct Plan {
     pub messages_per_turn: usize,
     /// Bytes of the log's largest group; a segment is eight of them.
     pub group_size: usize,
+    /// There is no log.
+    pub in_memory: bool,
     /// The broker's options.
     pub options: BrokerOptions,
+    /// Somebody decides what clients may do.
+    pub guard: Option<GuardPlan>,
     /// The network while things go wrong.
     pub weather: Weather,
     /// One for each client.
@@ -30,6 +37,11 @@ pub struct Plan {
     pub operations: u64,
     /// Faults, each once in so many client operations; 0: never.
     pub faults: Faults,
+    /// At a start, queues of clients that are away stay in the image if their first entry there
+    /// has so many bytes.
+    pub leaves_from: usize,
+    /// Bytes of the disk, if it is small enough to become full of what is kept.
+    pub disk_bytes: Option<u64>,
     /// The longest time a write takes, in ms.
     pub write_ms: u64,
     /// Parts in a million by which the wall clock drifts.
@@ -50,16 +62,23 @@ pub struct Faults {
     pub disk_full: u64,
     pub clock_step: u64,
     pub lane_sleeps: u64,
+    /// The longest sleep in ms.
+    pub sleep_ms: u64,
+    /// Once in so many deliveries that may be ahead of the disk the power goes just behind one.
+    pub behind_delivery: u64,
     /// Once in so many starts the power goes while the log is recovered.
     pub in_recovery: u64,
     /// An image of the state is made; that is no fault, but faults meet it.
     pub image: u64,
     /// Once in so many images the power goes while one is made.
     pub in_image: u64,
+    /// The log is copied, and at the end the broker goes on with a copy; no fault either.
+    pub copy: u64,
 }
 
 /// What one client is like.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one client")]
 pub struct ClientPlan {
     /// What it speaks.
     pub version: ProtocolVersion,
@@ -80,6 +99,22 @@ pub struct ClientPlan {
     pub pause_ms: u64,
     /// Once in so many answers one is not given at once.
     pub late_answer: u64,
+    /// All it does is to read what was published, from the beginning on.
+    pub reads_history: bool,
+    /// All it does is to subscribe to topics while others begin to publish there.
+    pub joins: bool,
+    /// It publishes where others are joining.
+    pub welcomes: bool,
+    /// Now and then it publishes nothing for a while.
+    pub pauses: bool,
+    /// Once in so many messages at QoS 1 and 2 it refuses one; MQTT 5 alone.
+    pub refuses: u64,
+    /// Once in so many messages one is large.
+    pub large: u64,
+    /// It tries what it may not.
+    pub trespasses: bool,
+    /// It authenticates by a method; MQTT 5 alone.
+    pub authenticates: bool,
 }
 
 /// Whether sessions outlive their connections.
@@ -122,30 +157,143 @@ impl Plan {
         let count = chance.within(3, 6);
         let clients = (0..count).map(|at| ClientPlan::new(at, &mut chance));
         let mut clients: Vec<_> = clients.collect();
-        let mut aliases = Chance::new(seed, "aliases");
-        for client in clients.iter_mut().filter(|client| client.version.is_v5()) {
-            client.aliases = *aliases.pick(&[0, 1, 2, 10]);
+        if is_limited {
+            limit_queues(&mut options, &mut clients, &mut Chance::new(seed, "full queues"));
         }
+        draw_habits(&mut clients, seed);
+        let mut modes = Chance::new(seed, "modes");
+        let in_memory = modes.once_in(8);
+        if modes.once_in(5) {
+            options.log = LogPolicy::Needed;
+        }
+        options.log_thread = !in_memory && Chance::new(seed, "log thread").once_in(6);
+        if in_memory {
+            for client in clients.iter_mut().filter(|client| client.version == V31) {
+                // It is not told that its session is gone with the broker.
+                (client.version, client.weights[8]) = (V311, 0);
+            }
+        }
+        draw_overload(&mut options, seed);
+        let mut history = Chance::new(seed, "history");
+        // With the log alone there is a past, and with all of it one without gaps.
+        if history.once_in(2) && !in_memory && options.log != LogPolicy::Needed {
+            // All of it: what images let go would excuse what is missing.
+            options.retain_log = Retention { bytes: Some(u64::MAX), age: None };
+            clients.push(ClientPlan::of_reader(&mut history));
+            let pauses = history.once_in(2);
+            for client in &mut clients {
+                // History ends for who reads it where nothing comes behind it.
+                client.pauses = pauses;
+            }
+        }
+        let guard = draw_guard(&mut clients, seed);
         let mut images = Chance::new(seed, "images");
         let mut crowd = Chance::new(seed, "crowd");
-        Self {
+        let mut plan = Self {
             lanes: lanes.unwrap_or(drawn),
             ring: *crowd.pick(&[(1024, 256), (16, 4), (3, 1)]),
             messages_per_turn: *crowd.pick(&[1, 256]),
             group_size: *chance.pick(&[32 * 1024, 64 * 1024]),
+            in_memory,
             options,
+            guard,
             weather,
             clients,
             operations: chance.within(450, 900),
             faults: Faults {
                 image: *images.pick(&[0, 25, 60, 150]),
                 in_image: *images.pick(&[0, 3, 8]),
+                copy: *Chance::new(seed, "how often to copy").pick(&[0, 0, 0, 100]),
                 lane_sleeps: *crowd.pick(&[0, 10, 60]),
+                sleep_ms: *crowd.pick(&[150, 150, 2500]),
                 ..Faults::new(&mut chance)
             },
+            leaves_from: *images.pick(&[0, 0, 40, usize::MAX]),
+            disk_bytes: None,
             write_ms: *chance.pick(&[1, 10, 60, 200]),
             drift: *chance.pick(&[0, 0, 300, -300]),
+        };
+        let mut disk = Chance::new(seed, "small disk");
+        let keeps_history = plan.options.retain_log.bytes.is_some();
+        if disk.once_in(3) && !in_memory && !keeps_history {
+            // In segments, of which nine or so are a reserve.
+            plan.disk_bytes = Some(disk.within(10, 30) * 8 * plan.group_size as u64);
         }
+        if in_memory {
+            plan.faults = plan.faults.without_a_disk();
+        } else if Chance::new(seed, "ahead").once_in(4) {
+            plan.run_ahead();
+        }
+        plan.draw_joining(seed);
+        plan
+    }
+
+    /// Clients subscribe while others publish to the same, on lanes that are behind: so there is
+    /// much in the rings between lanes, and much that was decided and is not in the log yet.
+    fn draw_joining(&mut self, seed: u64) {
+        let mut joining = Chance::new(seed, "joining");
+        if self.lanes == 1 || !joining.once_in(4) {
+            return;
+        }
+        for client in self.clients.iter_mut().filter(|client| !client.reads_history) {
+            client.welcomes = true;
+        }
+        for _ in 0..joining.within(1, 3) {
+            self.clients.push(ClientPlan::of_joiner(&mut joining));
+        }
+        self.ring = (1024, 256);
+        self.messages_per_turn = *joining.pick(&[1, 1, 256]);
+        let sleeps = (*joining.pick(&[10, 30]), *joining.pick(&[150, 2500]));
+        (self.faults.lane_sleeps, self.faults.sleep_ms) = sleeps;
+        self.write_ms = *joining.pick(&[10, 200, 200]);
+        if joining.once_in(2) {
+            // Where much is lost little is owed.
+            self.faults = Faults {
+                kill: 2000,
+                power_cut: 2000,
+                power_cut_at_operation: 0,
+                stop: 0,
+                cut: 500,
+                sleep_ms: 150,
+                ..self.faults
+            };
+        }
+    }
+
+    /// What comes before it is durable is not answered at once, and then the power goes: what a
+    /// crash takes has been seen.
+    fn run_ahead(&mut self) {
+        self.options.deliver = DeliverPolicy::Early;
+        self.write_ms = 200;
+        self.faults.behind_delivery = 8;
+        for client in &mut self.clients {
+            client.late_answer = 2;
+        }
+    }
+
+    /// Whether nothing of the log is let go.
+    pub fn keeps_history(&self) -> bool {
+        self.options.retain_log.bytes == Some(u64::MAX)
+    }
+
+    /// The modes that it runs in, by their names in the coverage.
+    pub fn modes(&self) -> impl Iterator<Item = &'static str> {
+        let logged = match self.options.log {
+            LogPolicy::All => None,
+            LogPolicy::Everything => Some("mode log everything"),
+            LogPolicy::Needed => Some("mode log needed"),
+        };
+        let waits = self.options.deliver == DeliverPolicy::Committed;
+        let committed = waits.then_some("mode deliver committed");
+        let thread = self.options.log_thread.then_some("mode log thread");
+        let disk = [logged, committed, thread].into_iter().flatten();
+        let modes = if self.in_memory { vec!["mode in memory"] } else { disk.collect() };
+        modes.into_iter()
+    }
+
+    /// Whether a publish may be refused for a while.
+    pub fn may_refuse(&self) -> bool {
+        self.is_limited() || self.faults.disk_full > 0 || self.disk_bytes.is_some()
     }
 
     /// Whether queues may become full.
@@ -155,7 +303,85 @@ impl Plan {
     }
 }
 
+/// What is done about full queues. MQTT 3.1 does not tell whether a session was ended.
+fn limit_queues(options: &mut BrokerOptions, clients: &mut [ClientPlan], chance: &mut Chance) {
+    use QueueFull::{DropNewest, DropOldest, EndSession, Refuse};
+    let limits = &mut options.limits;
+    limits.queue_full = *chance.pick(&[Refuse, Refuse, EndSession, DropOldest, DropNewest]);
+    if chance.once_in(2) {
+        limits.queue_grace = Duration::from_millis(*chance.pick(&[100, 1000, 5000]));
+    }
+    if chance.once_in(3) {
+        limits.max_queued_bytes = chance.within(500, 3000);
+    }
+    for client in clients.iter_mut().filter(|client| client.version == V31) {
+        client.version = V311;
+        client.weights[8] = 0;
+    }
+}
+
+/// What clients take, refuse, and how much they say at once.
+fn draw_habits(clients: &mut [ClientPlan], seed: u64) {
+    let mut aliases = Chance::new(seed, "aliases");
+    for client in clients.iter_mut().filter(|client| client.version.is_v5()) {
+        client.aliases = *aliases.pick(&[0, 1, 2, 10]);
+    }
+    let large = *Chance::new(seed, "large messages").pick(&[40, 40, 8]);
+    for client in clients.iter_mut() {
+        client.large = large;
+    }
+    let mut refusals = Chance::new(seed, "refusals");
+    for client in clients.iter_mut().filter(|client| client.version.is_v5()) {
+        client.refuses = *refusals.pick(&[0, 0, 4, 20]);
+    }
+}
+
+/// Whether somebody decides what clients may do, and how he answers.
+fn draw_guard(clients: &mut [ClientPlan], seed: u64) -> Option<GuardPlan> {
+    let mut chance = Chance::new(seed, "guard");
+    if !chance.once_in(3) {
+        return None;
+    }
+    for client in clients.iter_mut().filter(|client| !client.reads_history) {
+        client.trespasses = chance.once_in(2);
+    }
+    for client in clients.iter_mut().filter(|client| client.version.is_v5()) {
+        client.authenticates = chance.once_in(2);
+    }
+    Some(GuardPlan { late: *chance.pick(&[0, 2, 5, 20]), silent: *chance.pick(&[0, 5, 20]) })
+}
+
+/// How receivers that do not keep up are treated, and how groups choose.
+fn draw_overload(options: &mut BrokerOptions, seed: u64) {
+    let mut output = Chance::new(seed, "output");
+    options.limits.max_output_bytes = *output.pick(&[1 << 20, 1 << 20, 20_000]);
+    options.qos0_full = *output.pick(&[Qos0Full::Slow, Qos0Full::Slow, Qos0Full::Drop]);
+    options.shared.others = *Chance::new(seed, "groups").pick(&[
+        GroupStrategy::RoundRobin,
+        GroupStrategy::LeastInflight,
+        GroupStrategy::Sticky,
+        GroupStrategy::HashClient,
+        GroupStrategy::HashTopic,
+    ]);
+}
+
 impl Faults {
+    /// Those that there are without a disk.
+    const fn without_a_disk(self) -> Self {
+        Self {
+            power_cut_at_operation: 0,
+            write_fails: 0,
+            step_fails: 0,
+            disk_full: 0,
+            in_recovery: 0,
+            image: 0,
+            in_image: 0,
+            copy: 0,
+            behind_delivery: 0,
+            ..self
+        }
+    }
+
     /// Never.
     pub const NONE: Self = Self {
         kill: 0,
@@ -168,9 +394,12 @@ impl Faults {
         disk_full: 0,
         clock_step: 0,
         lane_sleeps: 0,
+        sleep_ms: 1,
+        behind_delivery: 0,
         in_recovery: 0,
         image: 0,
         in_image: 0,
+        copy: 0,
     };
 
     /// Each kind is often there, rarely or not at all: what happens too often hides the rest.
@@ -194,7 +423,6 @@ impl Faults {
 
 impl ClientPlan {
     fn new(at: u64, chance: &mut Chance) -> Self {
-        use ProtocolVersion::{V5, V31, V311};
         let version = *chance.pick(&[V31, V311, V311, V5, V5, V5]);
         let keeps = match chance.below(8) {
             // Somebody is there to keep promises to.
@@ -224,6 +452,64 @@ impl ClientPlan {
             weights,
             pause_ms: *chance.pick(&[5, 40, 200]),
             late_answer: *chance.pick(&[0, 3, 10]),
+            reads_history: false,
+            joins: false,
+            welcomes: false,
+            pauses: false,
+            refuses: 0,
+            large: 40,
+            trespasses: false,
+            authenticates: false,
+        }
+    }
+}
+
+impl ClientPlan {
+    /// A client that reads history.
+    fn of_reader(chance: &mut Chance) -> Self {
+        Self {
+            version: V5,
+            keeps: Keeps::Always,
+            window: *chance.pick(&[1, 3, 20, 1000]),
+            aliases: 0,
+            under_way: 1,
+            keep_alive: 0,
+            weights: [0, 4, *chance.pick(&[0, 0, 1, 2]), 3, 3, 2, 40, 1, 0],
+            pause_ms: *chance.pick(&[5, 40, 200]),
+            late_answer: *chance.pick(&[0, 3, 10]),
+            reads_history: true,
+            joins: false,
+            welcomes: false,
+            pauses: false,
+            refuses: 0,
+            large: 40,
+            trespasses: false,
+            authenticates: false,
+        }
+    }
+}
+
+impl ClientPlan {
+    /// A client that joins others. It is there for long: what it is owed is owed to a session.
+    fn of_joiner(chance: &mut Chance) -> Self {
+        Self {
+            version: *chance.pick(&[V311, V5]),
+            keeps: Keeps::Always,
+            window: 1000,
+            aliases: 0,
+            under_way: 1,
+            keep_alive: 0,
+            weights: [0, 20, 0, 0, 0, 0, 20, 0, 0],
+            pause_ms: *chance.pick(&[40, 200]),
+            late_answer: *chance.pick(&[0, 10]),
+            reads_history: false,
+            joins: true,
+            welcomes: false,
+            pauses: false,
+            refuses: 0,
+            large: 40,
+            trespasses: false,
+            authenticates: false,
         }
     }
 }

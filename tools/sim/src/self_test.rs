@@ -2,8 +2,8 @@
 //! of the promise that it breaks.
 //!
 //! Owns: the list of the bugs with their promises. What a bug does is in the room that it is
-//! planted in (`planted.rs` of the engine and of the broker); they compile with the feature
-//! `planted-bugs` alone, which no release has.
+//! planted in (`planted.rs` of the engine and of the broker, `rules.rs` of the log); they compile
+//! with the feature `planted-bugs` alone, which no release has.
 
 use crate::verdict::Verdict;
 
@@ -14,42 +14,81 @@ pub struct Bug {
     pub name: &'static str,
     /// The promise that it breaks: a file of [`crate::oracle`], or `invariants`.
     pub promise: &'static str,
+    /// A seed that has found it, to begin with: any change of what seeds are like may outdate it.
+    pub hint: u64,
     #[cfg(feature = "planted-bugs")]
     plant: fn(),
 }
+
+/// A test of the log that proves what no seed can show: it takes a rule away, and sees that.
+#[derive(Clone, Copy, Debug)]
+pub struct Control {
+    /// The bug that it plants.
+    pub name: &'static str,
+    /// The test in `controls.rs` of the log.
+    pub test: &'static str,
+}
+
+/// The simulator's reads are done when they are asked for: nothing comes in between.
+pub const CONTROLS: &[Control] = &[Control {
+    name: "recycled-under-a-reader",
+    test: "a_file_that_is_used_again_under_a_reader_is_noticed",
+}];
 
 /// Seeds within which each is to be found.
 pub const SEEDS_MAX: u64 = 200;
 
 macro_rules! bugs {
-    ($($name:literal breaks $promise:literal: $room:ident $bug:ident,)+) => {
-        /// All of them.
-        pub const BUGS: &[Bug] = &[$(Bug {
+    ($($name:literal breaks $promise:literal: $room:ident $bug:ident, $hint:literal;)+) => {
+        &[$(Bug {
             name: $name,
             promise: $promise,
+            hint: $hint,
             #[cfg(feature = "planted-bugs")]
             plant: || $room::plant(Some($room::Bug::$bug)),
-        },)+];
+        },)+]
     };
 }
 
 #[cfg(feature = "planted-bugs")]
 use {zzq_broker::planted as broker, zzq_engine::planted as engine};
 
-bugs! {
-    "acknowledge-before-durable" breaks "delivered": broker AcknowledgedEarly,
-    "lose-a-receipt" breaks "exactly_once": broker ReceiptLost,
-    "pubrel-ungated" breaks "exactly_once": broker PubrelUngated,
-    "identifier-at-send" breaks "exactly_once": broker IdentifierAtSend,
-    "repeat-answered-at-once" breaks "delivered": broker RepeatAnsweredAtOnce,
-    "early-at-qos-0" breaks "exactly_once": broker EarlyAtQos0,
-    "overlay-off" breaks "exactly_once": engine OverlayOff,
-    "apply-in-arrival-order" breaks "folds": broker ArrivalOrder,
-    "panic-in-apply" breaks "invariants": engine ApplyPanics,
-    "blocking-push" breaks "healed": broker BlockingPush,
-    "error-after-hand-over" breaks "refused": broker ErrorAfterHandOver,
-    "apply-twice" breaks "exactly_once": engine ApplyTwice,
+/// A bug of the log is a rule that is switched off.
+#[cfg(feature = "planted-bugs")]
+mod wal {
+    pub(super) use zzq_wal::negative_controls::Rule as Bug;
+    use zzq_wal::negative_controls::switch_off;
+
+    pub(super) fn plant(bug: Option<Bug>) {
+        // As long as the thread lives.
+        std::mem::forget(switch_off(bug));
+    }
 }
+
+/// All that seeds find.
+pub const BUGS: &[Bug] = bugs! {
+    "acknowledge-before-durable" breaks "delivered": broker AcknowledgedEarly, 2;
+    "lose-a-receipt" breaks "exactly_once": broker ReceiptLost, 4;
+    "pubrel-ungated" breaks "exactly_once": broker PubrelUngated, 4;
+    "identifier-at-send" breaks "exactly_once": broker IdentifierAtSend, 1;
+    "repeat-answered-at-once" breaks "past": broker RepeatAnsweredAtOnce, 114;
+    "early-at-qos-0" breaks "exactly_once": broker EarlyAtQos0, 124;
+    "overlay-off" breaks "exactly_once": engine OverlayOff, 31;
+    "apply-in-arrival-order" breaks "folds": broker ArrivalOrder, 4;
+    "panic-in-apply" breaks "invariants": engine ApplyPanics, 2;
+    "blocking-push" breaks "healed": broker BlockingPush, 2;
+    "error-after-hand-over" breaks "refused": broker ErrorAfterHandOver, 0;
+    "apply-twice" breaks "exactly_once": engine ApplyTwice, 2;
+    "identifier-reused" breaks "protocol": engine IdentifierReused, 103;
+    "history-ends-early" breaks "past": engine HistoryEndsEarly, 23;
+    "offset-before-commit" breaks "past": broker OffsetBeforeCommit, 4;
+    "drops-uncounted" breaks "limits": broker DropsUncounted, 35;
+    "trimmed-before-mark" breaks "healed": broker TrimmedBeforeMark, 1;
+    "suback-at-commit" breaks "subscriptions": broker SubackAtCommit, 27;
+    "retained-before-fence" breaks "retained": broker RetainedBeforeFence, 109;
+    "full-for-good" breaks "space": broker FullForGood, 25;
+    "cut-in-place" breaks "presence": wal NotInPlace, 56;
+};
 
 impl Bug {
     /// Whether this verdict is that its promise was broken.
@@ -85,6 +124,15 @@ mod tests {
             let known = PROMISES.iter().any(|promise| promise.name == bug.promise);
             assert!(known || bug.promise == INVARIANTS, "{bug:?}");
             assert_eq!(Bug::of(bug.name).map(|same| same.promise), Some(bug.promise));
+        }
+    }
+
+    #[test]
+    fn each_control_is_a_test_that_there_is() {
+        let tests = include_str!("../../../wal/tests/controls.rs");
+        for control in CONTROLS {
+            assert!(Bug::of(control.name).is_none());
+            assert!(tests.contains(&format!("#[test]\nfn {}()", control.test)), "{control:?}");
         }
     }
 

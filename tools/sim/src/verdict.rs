@@ -151,9 +151,13 @@ fn touches(event: &Event) -> Touches {
         | Event::Unsettled { .. }
         | Event::WallSet { .. }
         | Event::ReadOnly
+        | Event::Space { .. }
+        | Event::Dropped { .. }
+        | Event::EndedFull { .. }
         | Event::Healed
         | Event::Folded { outcome: Err(_), .. }
-        | Event::Imaged { outcome: Err(_) } => Touches { is_broker: true, ..Touches::default() },
+        | Event::Imaged { outcome: Err(_) }
+        | Event::Copied { outcome: Err(_) } => Touches { is_broker: true, ..Touches::default() },
         Event::Dialed { conn, hello, .. } => {
             Touches { message: hello.will.map(|(will, _)| will), ..of(conn) }
         }
@@ -163,6 +167,7 @@ fn touches(event: &Event) -> Touches {
         Event::Received { conn, received } => Touches { message: received.message, ..of(conn) },
         Event::Forgotten { message } => Touches { message: Some(*message), ..Touches::default() },
         Event::Accepted { conn, .. }
+        | Event::Dismissed { conn, .. }
         | Event::Refused { conn, .. }
         | Event::Cut { conn }
         | Event::Ended { conn, .. }
@@ -174,7 +179,10 @@ fn touches(event: &Event) -> Touches {
         | Event::Took { conn, .. }
         | Event::Freed { conn, .. }
         | Event::Unfit { conn, .. } => of(conn),
-        Event::Folded { .. } | Event::Imaged { .. } | Event::Waits { .. } => Touches::default(),
+        Event::Folded { .. }
+        | Event::Imaged { .. }
+        | Event::Copied { .. }
+        | Event::Waits { .. } => Touches::default(),
     }
 }
 

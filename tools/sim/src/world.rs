@@ -4,19 +4,24 @@
 //! Owns: the order of things, the faults, the two phases: first everything goes wrong, then nothing
 //! does, and all must heal and be served.
 
+mod copy;
 mod faults;
+mod full;
 mod heal;
+mod space;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use zzq_broker::LogPolicy;
 use zzq_lanes::driver::Rest;
 
 use crate::chance::Chance;
 use crate::client::{Act, Client, Desk};
 use crate::clock::SimClock;
 use crate::coverage::Coverage;
+use crate::guard::{Given, Guard};
 use crate::history::{ClientId, Conn, Death, Event, History};
 use crate::network::{Arrival, Network, Toward, Weather};
 use crate::node::{Broker, Fold, Node};
@@ -39,6 +44,10 @@ pub struct World {
     order: Chance,
     chance: Chance,
     images: Chance,
+    ahead: Chance,
+    copies: Chance,
+    /// A copy is being made.
+    copying: bool,
     faults: Faults,
     /// Client operations that the faults have seen.
     counted: u64,
@@ -48,6 +57,7 @@ pub struct World {
     /// Where something may be to be done.
     helper_waits: bool,
     reader_waits: bool,
+    log_waits: bool,
     stopping: bool,
     /// A death that comes in so many steps.
     dies_in: Option<(u64, Death)>,
@@ -57,7 +67,14 @@ pub struct World {
     /// Somebody has told the disk to fail.
     disk_may_fail: bool,
     space_comes_at: Option<u64>,
+    /// The broker says that its disk is full.
+    is_full: bool,
+    /// When space is looked after next.
+    room_at: u64,
+    room: Chance,
     told_read_only: bool,
+    /// What this life has counted of full queues.
+    full: full::Seen,
     /// A start has failed that nothing was wrong with.
     starts_no_more: bool,
     /// It was told that it does not come to rest.
@@ -85,7 +102,9 @@ pub struct Outcome {
 enum Choice {
     Lane(usize),
     Helper,
+    Log,
     Reader,
+    Guard,
     Write(u64),
     Deliver(Conn, Toward),
     Client(usize),
@@ -112,9 +131,22 @@ impl World {
         if plan.lanes > 1 && plan.ring.0 < 10 {
             coverage.hit("small rings");
         }
-        let may_refuse = plan.is_limited() || plan.faults.disk_full > 0;
+        if plan.disk_bytes.is_some() {
+            coverage.hit("disk small");
+        }
+        let is_silent = plan.guard.is_some_and(|guard| guard.silent > 0);
         let mut history = History::default();
-        history.may_refuse = may_refuse;
+        history.may_refuse = plan.may_refuse() || is_silent;
+        history.limits_queues = plan.is_limited() || is_silent;
+        let limits = plan.options.limits;
+        history.queue_full = limits.queue_full;
+        history.queue_grace_ms = u64::try_from(limits.queue_grace.as_millis()).unwrap_or(u64::MAX);
+        history.in_memory = plan.in_memory;
+        history.logs_needed = !plan.in_memory && plan.options.log == LogPolicy::Needed;
+        history.disk_may_fail = plan.faults.step_fails > 0;
+        for mode in plan.modes() {
+            coverage.hit(mode);
+        }
         let clients = plan.clients.iter().zip(0_u16..).map(|(plan, at)| {
             let name = format!("client-{at}");
             history.names.push(name.clone());
@@ -136,18 +168,26 @@ impl World {
             order: Chance::new(seed, "order"),
             chance: Chance::new(seed, "faults"),
             images: Chance::new(seed, "when to make images"),
+            ahead: Chance::new(seed, "ahead of the disk"),
+            copies: Chance::new(seed, "copies"),
+            copying: false,
             counted: 0,
             calm: false,
             asleep: None,
             helper_waits: false,
             reader_waits: false,
+            log_waits: false,
             stopping: false,
             dies_in: None,
             start_at: 0,
             power_counts: false,
             disk_may_fail: false,
             space_comes_at: None,
+            is_full: false,
+            room_at: 0,
+            room: Chance::new(seed, "room"),
             told_read_only: false,
+            full: full::Seen::default(),
             starts_no_more: false,
             is_unsettled: false,
             steps: 0,
@@ -211,12 +251,17 @@ impl World {
         match *self.order.pick(&choices) {
             Choice::Lane(lane) => self.turn(lane),
             Choice::Helper => self.helper_waits = self.with_broker(Broker::helper_step),
+            Choice::Log => {
+                self.log_waits = self.with_broker(Broker::log_step);
+                self.helper_waits = true;
+            }
             Choice::Reader => {
                 self.reader_waits = self.with_broker(Broker::reader_step);
                 if self.reader_waits {
                     self.coverage.hit("queue read back");
                 }
             }
+            Choice::Guard => self.answer(now),
             Choice::Write(token) => self.complete(token),
             Choice::Deliver(conn, toward) => self.deliver(conn, toward),
             Choice::Client(at) => self.act(at),
@@ -234,6 +279,10 @@ impl World {
             choices.extend(lanes.flat_map(|lane| [Choice::Lane(lane); 2]));
             choices.extend(self.helper_waits.then_some(Choice::Helper));
             choices.extend(self.reader_waits.then_some(Choice::Reader));
+            let log_waits = self.log_waits && self.plan.options.log_thread;
+            choices.extend(log_waits.then_some(Choice::Log));
+            let guard = self.node.guard.as_ref().and_then(Guard::next_due);
+            choices.extend(guard.filter(|due| *due <= now).map(|_| Choice::Guard));
         } else if self.start_at <= now {
             choices.push(Choice::Start);
         }
@@ -252,6 +301,7 @@ impl World {
         due.extend(self.network.next_due());
         due.extend(self.node.device.next_due());
         due.extend(self.space_comes_at);
+        due.extend(self.node.guard.as_ref().and_then(Guard::next_due));
         due.extend(self.asleep.map(|(_, until)| until));
         match &mut self.node.broker {
             None => due.push(self.start_at),
@@ -268,7 +318,7 @@ impl World {
         // The helper marks a log that rests: its time is not told.
         let next = next.min(now + 50);
         self.clock.advance_to(to.unwrap_or(next));
-        self.helper_waits = true;
+        (self.helper_waits, self.log_waits) = (true, true);
         if self.space_comes_at.is_some_and(|at| at <= self.now()) {
             self.space_comes_at = None;
             self.node.device.heal();
@@ -280,13 +330,24 @@ impl World {
     }
 
     fn turn(&mut self, lane: usize) {
+        let before = self.sessions_before(lane);
         self.with_broker(|broker| broker.turn(lane));
-        self.helper_waits = true;
-        self.reader_waits = true;
+        self.note_full(lane, &before);
+        (self.helper_waits, self.log_waits, self.reader_waits) = (true, true, true);
         self.network.pull(self.clock.now());
         if self.stopping && self.with_broker(|broker| broker.is_stopped()) {
             self.coverage.hit("stop in good order");
             self.die(Death::Stopped);
+        }
+    }
+
+    /// The guard answers one question.
+    fn answer(&mut self, now: u64) {
+        let given = self.node.guard.as_ref().and_then(|guard| guard.give(now));
+        match given {
+            Some(Given::Answer) => self.coverage.hit("hook answers late"),
+            Some(Given::Nothing) => self.coverage.hit("hook does not answer"),
+            None => {}
         }
     }
 
@@ -298,7 +359,7 @@ impl World {
             self.disk_may_fail = true;
         }
         self.node.device.release(token, fault, &mut self.coverage);
-        self.helper_waits = true;
+        (self.helper_waits, self.log_waits) = (true, true);
     }
 
     fn deliver(&mut self, conn: Conn, toward: Toward) {
@@ -311,6 +372,7 @@ impl World {
                     desk.coverage.hit("net stalled receiver");
                 }
                 client.arrive(&mut { desk }, &bytes, written_ms, stalled);
+                self.strike_ahead(at);
             }
             Arrival::End(how) => {
                 client.ended(&mut { desk }, how);
@@ -401,14 +463,34 @@ impl World {
             Death::PowerCut => self.coverage.hit("crash power cut"),
             Death::Stopped => {}
         }
+        self.note_history();
         let folds = self.node.die(how);
         self.note_folds(folds);
         self.note(Event::Died { how });
+        if self.plan.in_memory {
+            // Its sessions are gone with it.
+            self.clients.iter_mut().for_each(Client::session_ended);
+        }
         let all_lost = how == Death::PowerCut && self.chance.once_in(2);
         self.network.broker_died(now, all_lost);
         (self.stopping, self.power_counts, self.dies_in) = (false, false, None);
-        self.told_read_only = false;
+        (self.told_read_only, self.asleep) = (false, None);
+        (self.full, self.is_full) = (full::Seen::default(), false);
         self.start_at = now + if self.calm { 1 } else { self.chance.within(1, 3000) };
+    }
+
+    /// How far those came who read history, as far as clients cannot tell.
+    fn note_history(&mut self) {
+        let Some(broker) = &self.node.broker else { return };
+        let mut sessions = (0..broker.lanes()).flat_map(|lane| broker.state(lane).sessions());
+        let is_over = sessions.any(|one| one.replays().any(|(_, replay)| replay.is_live));
+        let by_places = broker.history_by_places() > 0;
+        for (_, kind) in [(is_over, "history is over"), (by_places, "history read by places")]
+            .into_iter()
+            .filter(|(is_so, _)| *is_so)
+        {
+            self.coverage.hit(kind);
+        }
     }
 
     fn note_folds(&mut self, folds: Vec<Fold>) {

@@ -1,8 +1,8 @@
 //! What a client does when its time has come, and what it begins anew.
 
 use zzq_codec::{
-    Ack, Connect, Delivery, Disconnect, Packet, Publish, Subscribe, SubscriptionsBuf, Unsubscribe,
-    Will,
+    Ack, Auth, Connect, Delivery, Disconnect, Packet, Publish, Subscribe, SubscriptionsBuf,
+    Unsubscribe, Will,
 };
 use zzq_types::{
     Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode, RetainHandling,
@@ -12,6 +12,7 @@ use zzq_types::{
 use super::memory::UnderWay;
 use super::packets::{packet_id, payload};
 use super::{Client, Desk, Line, Request};
+use crate::guard::{DENIED_FILTER, FORBIDDEN, HIDDEN, METHOD, WORD};
 use crate::history::{Conn, Ending, Event, Hello, Message, MessageId};
 use crate::plan::Keeps;
 
@@ -32,6 +33,16 @@ const FILTERS: [&str; 12] = [
     "$share/h/#",
     "$share/h/b/1",
 ];
+
+/// Once in so many ms nobody publishes for so many, where there are pauses.
+const PAUSES_MS: u64 = 5000;
+const PAUSE_MS: u64 = 1500;
+
+/// For so long in ms clients join others in one topic, and then in the next.
+const JOINING_MS: u64 = 600;
+
+/// What a reader of history asks for.
+pub(super) const HISTORY: &str = "$replay/all/#";
 
 /// What a client asks of its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +84,10 @@ impl Client {
         }
         self.keep_alive(desk);
         if desk.calm {
+            let asks = !self.memory.reads_history && self.requests.is_empty();
+            if self.plan.reads_history && asks {
+                self.subscribe_to_history(desk, conn);
+            }
             self.answer(desk, conn, usize::MAX);
             self.next_at = desk.now + 100;
             return Act::Nothing;
@@ -81,7 +96,14 @@ impl Client {
     }
 
     fn act_up(&mut self, desk: &mut Desk<'_>, conn: Conn) -> Act {
+        if self.plan.authenticates && !self.proves && self.chance.once_in(30) {
+            desk.coverage.hit("op authenticate again");
+            self.proves = true;
+            self.send_auth(desk, ReasonCode::ReAuthenticate, b"it is me");
+        }
+        let rests = self.plan.pauses && desk.now % PAUSES_MS < PAUSE_MS;
         match self.chance.weighted(&self.plan.weights) {
+            0 if rests => {}
             0 => self.publish_something(desk, conn),
             1 => self.subscribe_something(desk, conn),
             2 => self.unsubscribe_something(desk, conn),
@@ -171,7 +193,7 @@ impl Client {
             self.must_clean = true;
             self.forget(desk);
         }
-        self.is_guest = expiry_s == 0;
+        (self.is_guest, self.is_ended) = (expiry_s == 0, false);
         self.line = Line::Opening(conn, hello);
         (self.heard_at, self.said_at) = (desk.now, desk.now);
         self.send_connect(desk, hello);
@@ -183,6 +205,10 @@ impl Client {
             push(&mut properties, Property::SessionExpiry(hello.expiry_s));
             push(&mut properties, Property::ReceiveMaximum(hello.window));
             push(&mut properties, Property::TopicAliasMaximum(self.plan.aliases));
+            if self.plan.authenticates {
+                desk.coverage.hit("op authenticate");
+                push(&mut properties, Property::AuthMethod(METHOD));
+            }
         }
         let will = hello.will.and_then(|(id, delay)| Some((id, desk.history.message(id)?, delay)));
         let will = will.map(|(id, message, delay)| (payload(id, message), message.clone(), delay));
@@ -210,6 +236,25 @@ impl Client {
             ..Connect::new(hello.version, &name)
         };
         self.send(desk, &Packet::Connect(connect));
+    }
+
+    /// The next word of its authentication.
+    pub(super) fn send_auth(&mut self, desk: &mut Desk<'_>, reason: ReasonCode, data: &[u8]) {
+        let mut properties = PropertiesBuf::new();
+        push(&mut properties, Property::AuthMethod(METHOD));
+        push(&mut properties, Property::AuthData(data));
+        self.send(desk, &Packet::Auth(Auth { reason, properties: properties.as_properties() }));
+    }
+
+    /// The broker asks, or is content.
+    pub(super) fn auth(&mut self, desk: &mut Desk<'_>, conn: Conn, auth: &Auth<'_>) {
+        if auth.reason == ReasonCode::ContinueAuthentication {
+            return self.send_auth(desk, ReasonCode::ContinueAuthentication, WORD);
+        }
+        if !std::mem::take(&mut self.proves) {
+            let what = "AUTH that nothing was asked for".into();
+            desk.note(Event::Unfit { conn, what });
+        }
     }
 
     fn draw_will(&mut self, desk: &mut Desk<'_>) -> Option<(MessageId, u32)> {
@@ -272,22 +317,34 @@ impl Client {
     fn publish_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
         let retain = self.chance.once_in(8);
         let v5 = self.plan.version.is_v5();
+        let trespass = self.plan.trespasses && self.chance.once_in(6);
+        let topic = if trespass { self.trespass(desk) } else { self.chance.pick(&TOPICS) };
+        let welcomes = self.plan.welcomes && self.chance.once_in(2);
+        let retain = if welcomes { self.chance.once_in(4) } else { retain };
         let message = Message {
             client: self.id,
-            topic: (*self.chance.pick(&TOPICS)).into(),
+            topic: if welcomes { joined(desk.now) } else { topic.into() },
             qos: self.draw_qos(),
             retain,
-            clears: retain && self.chance.once_in(4),
-            expiry_s: (v5 && self.chance.once_in(6)).then(|| *self.chance.pick(&[1, 5, 3600])),
+            clears: retain && !welcomes && self.chance.once_in(4),
+            expiry_s: (v5 && !welcomes && self.chance.once_in(6))
+                .then(|| *self.chance.pick(&[1, 5, 3600])),
             is_will: false,
             is_probe: false,
-            size: match self.chance.below(40) {
+            size: match self.chance.below(self.plan.large) {
                 0 => self.chance.index(40_000),
                 1..4 => self.chance.index(2000),
                 _ => 12,
             },
         };
         self.publish_message(desk, conn, message);
+    }
+
+    /// A topic that nobody hears of.
+    fn trespass(&mut self, desk: &mut Desk<'_>) -> &'static str {
+        let is_hidden = self.chance.once_in(3);
+        desk.coverage.hit(if is_hidden { "op publish hidden" } else { "op publish denied" });
+        if is_hidden { HIDDEN } else { FORBIDDEN }
     }
 
     /// Publishes a message of the last phase; false: it is not connected.
@@ -370,6 +427,21 @@ impl Client {
     }
 
     fn subscribe_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        if self.plan.reads_history {
+            return self.subscribe_to_history(desk, conn);
+        }
+        if self.plan.joins {
+            return self.join(desk, conn);
+        }
+        if self.plan.trespasses
+            && self.plan.version != ProtocolVersion::V31
+            && self.chance.once_in(8)
+        {
+            // MQTT 3.1 would be cut off for it.
+            desk.coverage.hit("op subscribe denied");
+            let options = SubscribeOptions::with_qos(self.draw_qos());
+            return self.subscribe(desk, conn, &[(DENIED_FILTER, options)]);
+        }
         let v5 = self.plan.version.is_v5();
         let mut wanted: Vec<(&str, SubscribeOptions)> = Vec::new();
         for _ in 0..self.chance.within(1, 2) {
@@ -394,6 +466,26 @@ impl Client {
             wanted.push((filter, options));
         }
         self.subscribe(desk, conn, &wanted);
+    }
+
+    /// To what is published to now, unless it has done so. No other subscription of it hides what
+    /// this one lacks.
+    fn join(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        let filter = joined(desk.now);
+        if self.memory.filters.contains(&filter) {
+            return;
+        }
+        desk.coverage.hit("op subscribe meanwhile");
+        let qos = *self.chance.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce]);
+        self.subscribe(desk, conn, &[(&filter, SubscribeOptions::with_qos(qos))]);
+    }
+
+    /// To all that was ever published: one that is there goes on.
+    fn subscribe_to_history(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        desk.coverage.hit("op subscribe replay");
+        let mut options = SubscribeOptions::with_qos(QoS::ExactlyOnce);
+        options.retain_handling = RetainHandling::IfNew;
+        self.subscribe(desk, conn, &[(HISTORY, options)]);
     }
 
     /// Subscribes in the last phase; false: it is not connected.
@@ -428,9 +520,11 @@ impl Client {
 
     fn unsubscribe_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
         let known: Vec<String> = self.memory.filters.iter().cloned().collect();
-        if known.is_empty() {
+        // Whoever reads history knows whether it does: it waits for what it has asked before.
+        if known.is_empty() || self.plan.reads_history && !self.requests.is_empty() {
             return;
         }
+        self.memory.reads_history = false;
         desk.coverage.hit("op unsubscribe");
         let filter = self.chance.pick(&known).clone();
         let id = self.free_id();
@@ -464,6 +558,11 @@ impl Client {
         self.line = Line::Leaving(conn);
         Act::Finish(conn)
     }
+}
+
+/// Where clients join others at a time.
+fn joined(now: u64) -> String {
+    format!("new/{}", now / JOINING_MS)
 }
 
 /// # Panics

@@ -3,6 +3,7 @@
 use zzq_codec::{Ack, AckKind, ConnAck, Decoder, Delivery, Limits, Packet, Publish, SubAck};
 use zzq_types::{PacketId, Property, PropertyId, ProtocolVersion, QoS, ReasonCode};
 
+use super::acts::HISTORY;
 use super::memory::UnderWay;
 use super::packets::{message_of, packet_id};
 use super::{Client, Desk, Line, Owed, Request};
@@ -54,7 +55,10 @@ impl Client {
         match packet {
             Packet::ConnAck(ack) if !is_up => self.conn_ack(desk, conn, ack),
             // A broker that stops may say so before it has answered.
-            Packet::Disconnect(_) => {}
+            Packet::Disconnect(said) => {
+                desk.note(Event::Dismissed { conn, reason: said.reason });
+            }
+            Packet::Auth(auth) if self.plan.authenticates => self.auth(desk, conn, auth),
             _ if !is_up => desk.note(Event::Unfit { conn, what: format!("{name} before CONNACK") }),
             Packet::Publish(publish) => self.publish(desk, conn, publish, written),
             Packet::PubAck(ack) => self.answered(desk, conn, AckKind::PubAck, ack),
@@ -63,8 +67,14 @@ impl Client {
             Packet::PubRel(ack) => {
                 let id = ack.packet_id.get();
                 desk.note(Event::Freed { conn, packet_id: id });
+                //= MQTT5-4.3.3-4
+                if self.refused.contains(&id) {
+                    let what = format!("PUBREL {id}, which was refused");
+                    desk.note(Event::Unfit { conn, what });
+                }
                 self.memory.open.remove(&id);
-                self.owe(desk, conn, AckKind::PubComp, id);
+                let owed = Owed { kind: AckKind::PubComp, packet_id: id, refuses: false };
+                self.owe(desk, conn, owed);
             }
             Packet::SubAck(ack) => self.sub_ack(desk, conn, ack),
             Packet::UnsubAck(ack) => self.unsub_ack(desk, conn, ack.packet_id),
@@ -89,7 +99,8 @@ impl Client {
         self.memory.unanswered = std::mem::take(&mut self.left_unanswered);
         self.line = Line::Up(conn, hello);
         self.must_clean = false;
-        self.is_unsure = hello.expiry_s != u32::MAX;
+        // What ended it behind this CONNACK may still be taken back by a crash.
+        self.is_unsure = hello.expiry_s != u32::MAX || self.is_ended;
         if present == Some(false) || hello.clean {
             self.forget(desk);
         } else {
@@ -121,6 +132,7 @@ impl Client {
         let id = publish.delivery.packet_id().map(PacketId::get);
         let exactly = matches!(publish.delivery, Delivery::ExactlyOnce(_));
         let fresh = !exactly || id.is_none_or(|id| !self.memory.open.contains_key(&id));
+        let refuses = fresh && id.is_some() && !desk.calm && self.chance.once_in(self.plan.refuses);
         let expiry_s = match publish.properties.find(PropertyId::MessageExpiry) {
             Some(Property::MessageExpiry(seconds)) => Some(seconds),
             _ => None,
@@ -133,18 +145,23 @@ impl Client {
             dup: publish.dup,
             retain: publish.retain,
             fresh,
+            refused: refuses,
             written_ms: written.at_ms,
             expiry_s,
+            offset: offset_of(publish),
             stalled: written.stalled,
         };
         desk.note(Event::Received { conn, received });
         let Some(id) = id else { return };
         self.check_identifier(desk, conn, id, message);
-        if exactly {
+        self.refused.remove(&id);
+        if refuses {
+            desk.coverage.hit("op refuse");
+        } else if exactly {
             self.memory.open.insert(id, message);
         }
         let kind = if exactly { AckKind::PubRec } else { AckKind::PubAck };
-        self.owe(desk, conn, kind, id);
+        self.owe(desk, conn, Owed { kind, packet_id: id, refuses });
     }
 
     /// An identifier names one message until it is answered, over one change of the connection too,
@@ -172,8 +189,8 @@ impl Client {
     }
 
     /// An answer, now or later; answers keep their order.
-    fn owe(&mut self, desk: &mut Desk<'_>, conn: Conn, kind: AckKind, packet_id: u16) {
-        self.owed.push_back(Owed { kind, packet_id });
+    fn owe(&mut self, desk: &mut Desk<'_>, conn: Conn, owed: Owed) {
+        self.owed.push_back(owed);
         let late = !desk.calm && self.chance.once_in(self.plan.late_answer);
         if late {
             desk.coverage.hit("op late answer");
@@ -185,8 +202,11 @@ impl Client {
     /// Gives up to so many of the answers that are owed.
     pub(super) fn answer(&mut self, desk: &mut Desk<'_>, conn: Conn, most: usize) {
         for _ in 0..most {
-            let Some(Owed { kind, packet_id: id }) = self.owed.pop_front() else { return };
-            let ack = Ack::success(packet_id(id));
+            let Some(owed) = self.owed.pop_front() else { return };
+            let Owed { kind, packet_id: id, refuses } = owed;
+            let reason =
+                if refuses { ReasonCode::ImplementationSpecificError } else { ReasonCode::Success };
+            let ack = Ack::with_reason(packet_id(id), reason);
             let packet = match kind {
                 AckKind::PubAck => Packet::PubAck(ack),
                 AckKind::PubRec => Packet::PubRec(ack),
@@ -194,8 +214,11 @@ impl Client {
                 AckKind::PubComp => Packet::PubComp(ack),
             };
             self.send(desk, &packet);
-            if kind != AckKind::PubRec {
+            if kind != AckKind::PubRec || refuses {
                 self.unanswered.remove(&id);
+            }
+            if kind == AckKind::PubRec && refuses {
+                self.refused.insert(id);
             }
             desk.note(Event::Took { conn, kind, packet_id: id });
         }
@@ -242,6 +265,7 @@ impl Client {
         match self.requests.remove(&id) {
             Some(Request::Subscribe(filters)) if filters.len() == ack.codes.len() => {
                 for (filter, reason) in filters.into_iter().zip(ack.codes.iter()) {
+                    self.memory.reads_history |= filter == HISTORY && !reason.is_failure();
                     desk.note(Event::SubAcked { conn, request: id, filter, reason });
                 }
             }
@@ -264,4 +288,12 @@ impl Client {
             }
         }
     }
+}
+
+/// What it says about its place in the log.
+fn offset_of(publish: &Publish<'_>) -> Option<u64> {
+    publish.properties.into_iter().find_map(|property| match property {
+        Property::UserProperty("replay-offset", offset) => offset.parse().ok(),
+        _ => None,
+    })
 }

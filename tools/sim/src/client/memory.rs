@@ -15,6 +15,8 @@ pub(super) struct Memory {
     pub(super) open: BTreeMap<u16, Option<MessageId>>,
     /// QoS 1 messages that the connection before has brought and that it had no time to answer.
     pub(super) unanswered: BTreeMap<u16, Option<MessageId>>,
+    /// It is subscribed to history, for certain.
+    pub(super) reads_history: bool,
     /// Filters that it may be subscribed to.
     pub(super) filters: BTreeSet<String>,
     last_id: u16,

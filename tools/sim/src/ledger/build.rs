@@ -6,16 +6,19 @@ use zzq_codec::AckKind;
 use zzq_types::{ProtocolVersion, QoS, ReasonCode};
 
 use super::{At, ConnFacts, Ledger, MessageFacts, SessionFacts, SubFacts};
+use crate::guard::denies_all;
 use crate::history::{ClientId, Conn, Ending, Event, Hello, History};
 use crate::log_time::LogTime;
 
 /// What is of use only while the ledger is made.
 #[derive(Default)]
 struct Open {
-    /// The latest session of each client.
-    sessions: BTreeMap<ClientId, usize>,
+    /// The latest session of each client, and the CONNECT that said last that it is there.
+    sessions: BTreeMap<ClientId, (usize, At)>,
     /// UNSUBSCRIBEs that were not answered.
     unsubscribes: BTreeMap<(Conn, u16), At>,
+    /// When the broker ended a session of a client for its full queue.
+    ended: BTreeMap<ClientId, At>,
 }
 
 impl<'h> Ledger<'h> {
@@ -28,6 +31,7 @@ impl<'h> Ledger<'h> {
             messages: vec![MessageFacts::default(); history.messages.len()],
             deaths: Vec::new(),
             healed: None,
+            dropped: 0,
             cut_short: false,
             time: LogTime::of(history),
         };
@@ -42,12 +46,22 @@ impl<'h> Ledger<'h> {
         match event {
             Event::Died { .. } => self.died(at),
             Event::ReadOnly => self.read_only(at),
+            Event::Dropped { messages } => self.dropped += messages,
+            Event::EndedFull { client, .. } => {
+                open.ended.insert(*client, at);
+                if let Some((session, _)) = open.sessions.get(client) {
+                    self.sessions[*session].doubtful.get_or_insert(at);
+                }
+            }
             Event::Healed => self.healed = Some(at),
             Event::NotStarted { .. } | Event::Endless | Event::Unsettled { .. } => {
                 self.cut_short = true;
             }
             Event::Dialed { conn, client, hello } => self.dialed(at, *conn, *client, *hello, open),
             Event::Accepted { conn, present } => self.accepted(at, *conn, *present, open),
+            Event::Dismissed { conn, .. } => {
+                self.change(*conn, |facts| _ = facts.dismissed.get_or_insert(at));
+            }
             Event::Cut { conn } => self.change(*conn, |facts| _ = facts.cut.get_or_insert(at)),
             Event::Ended { conn, how } => self.ended(at, *conn, *how),
             Event::Left { conn, keeps_will } => {
@@ -65,6 +79,7 @@ impl<'h> Ledger<'h> {
                     refused: false,
                     leaves: None,
                     left: None,
+                    given_up: false,
                 };
                 self.leave(at, *conn, filter);
                 self.session_of(*conn, |session| session.subs.push(sub));
@@ -74,6 +89,7 @@ impl<'h> Ledger<'h> {
             }
             Event::Unsubscribed { conn, request, filter } => {
                 self.leave(at, *conn, filter);
+                self.give_up(*conn, filter);
                 open.unsubscribes.insert((*conn, *request), at);
             }
             Event::UnsubAcked { conn, request, filter } => {
@@ -90,10 +106,12 @@ impl<'h> Ledger<'h> {
             Event::Answered {
                 message, kind: AckKind::PubAck | AckKind::PubRec, reason, ..
             } => {
+                // Nothing is owed of what nobody may have.
+                let is_denied = denies_all(&self.message(*message).topic);
                 let facts = &mut self.messages[message.0 as usize];
                 if reason.is_failure() {
                     facts.refused = Some(at);
-                } else {
+                } else if !is_denied {
                     facts.acked.get_or_insert(at);
                 }
             }
@@ -118,8 +136,14 @@ impl<'h> Ledger<'h> {
     }
 
     /// A session that ends with its connection has ended for certain; what else was promised holds.
+    /// Without a log all have.
     fn died(&mut self, at: At) {
         self.deaths.push(at);
+        if self.history.in_memory {
+            for session in &mut self.sessions {
+                session.doubtful.get_or_insert(at);
+            }
+        }
         let open = self.conns.values_mut().filter(|facts| facts.ended.is_none());
         for facts in open {
             facts.died.get_or_insert(at);
@@ -142,6 +166,7 @@ impl<'h> Ledger<'h> {
             cut: None,
             ended: None,
             left: None,
+            dismissed: None,
             died: None,
             unlogged: None,
             session: None,
@@ -154,7 +179,7 @@ impl<'h> Ledger<'h> {
         // It may be carried out from here on: a clean start ends the session, and one that is to
         // end with its connection may do so at any time.
         if (hello.clean || hello.expiry_s != u32::MAX)
-            && let Some(session) = open.sessions.get(&client)
+            && let Some((session, _)) = open.sessions.get(&client)
         {
             self.sessions[*session].doubtful.get_or_insert(at);
         }
@@ -168,8 +193,11 @@ impl<'h> Ledger<'h> {
             Some(present) => present,
             None => !hello.clean && hello.version == ProtocolVersion::V31,
         };
-        let known = open.sessions.get(&client).copied().filter(|_| goes_on && !hello.clean);
-        let session = known.unwrap_or_else(|| {
+        let known = open.sessions.get(&client).filter(|_| goes_on && !hello.clean);
+        let known = known.filter(|(_, said)| !self.is_forgotten(*said, dialed));
+        let session = if let Some((session, _)) = known {
+            *session
+        } else {
             self.sessions.push(SessionFacts {
                 client,
                 began: dialed,
@@ -178,10 +206,13 @@ impl<'h> Ledger<'h> {
                 received: Vec::new(),
             });
             self.sessions.len() - 1
-        });
-        open.sessions.insert(client, session);
-        // The client has heard that it is there; from now on it lives as this CONNECT says.
-        self.sessions[session].doubtful = (hello.expiry_s != u32::MAX).then_some(at);
+        };
+        open.sessions.insert(client, (session, dialed));
+        // The client has heard that it is there; from now on it lives as this CONNECT says. What
+        // ended it meanwhile came behind that, or was taken back by a crash.
+        let is_ended = open.ended.get(&client).is_some_and(|ended| *ended > dialed);
+        let may_end = hello.expiry_s != u32::MAX || is_ended || self.is_forgotten(dialed, at);
+        self.sessions[session].doubtful = may_end.then_some(at);
         self.change(conn, |facts| facts.session = Some(session));
     }
 
@@ -194,6 +225,14 @@ impl<'h> Ledger<'h> {
         self.session_of(conn, |session| {
             for sub in session.subs.iter_mut().filter(|sub| sub.filter == filter) {
                 sub.leaves.get_or_insert(at);
+            }
+        });
+    }
+
+    fn give_up(&mut self, conn: Conn, filter: &str) {
+        self.session_of(conn, |session| {
+            for sub in session.subs.iter_mut().filter(|sub| sub.filter == filter) {
+                sub.given_up = true;
             }
         });
     }

@@ -223,8 +223,10 @@ impl Script {
             dup: false,
             retain: false,
             fresh: true,
+            refused: false,
             written_ms: self.now,
             expiry_s: sent.expiry_s,
+            offset: None,
             stalled: false,
         }
     }

@@ -3,7 +3,8 @@
 //! That subscriptions and messages are there is what [`super::delivered`] and
 //! [`super::subscriptions`] hold it to; here are the word itself and the identifiers of QoS 2.
 //! Allowed: either word after a CONNECT that was not answered, and after a session with an expiry
-//! of its own was left. MQTT 3.1 does not tell (its CONNACK has no such bit).
+//! of its own was left or one that the broker says it has ended for its full queue, which a crash
+//! may take back. MQTT 3.1 does not tell (its CONNACK has no such bit).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use zzq_types::ReasonCode;
 
 use super::{Broken, Promise, Subject};
 use crate::history::{ClientId, Event, Hello, MessageId};
-use crate::ledger::Ledger;
+use crate::ledger::{At, Ledger};
 
 pub(super) const PROMISE: Promise = Promise {
     name: "presence",
@@ -31,8 +32,9 @@ enum Has {
 
 fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     let mut clients = BTreeMap::<ClientId, (Has, Option<Hello>)>::new();
+    let mut ended = BTreeMap::<ClientId, At>::new();
     let mut released = BTreeMap::<MessageId, u32>::new();
-    for entry in &ledger.history.entries {
+    for (at, entry) in ledger.history.entries.iter().enumerate() {
         match &entry.event {
             Event::Dialed { client, hello, .. } => {
                 let (has, unanswered) = clients.entry(*client).or_default();
@@ -40,8 +42,17 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
                     *has = perhaps_after(*has, before);
                 }
             }
+            Event::Died { .. } if ledger.history.in_memory => {
+                for client in clients.values_mut() {
+                    *client = (Has::No, None);
+                }
+            }
             Event::Accepted { conn, present } => {
                 let Some(facts) = ledger.conns.get(conn) else { continue };
+                if ledger.is_forgotten(facts.dialed, at) {
+                    // On its way when the broker ended.
+                    continue;
+                }
                 let (has, unanswered) = clients.entry(facts.client).or_default();
                 *unanswered = None;
                 let hello = facts.hello;
@@ -55,7 +66,13 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
                     let what = format!("{name} was told {present:?}, its session: {wanted:?}");
                     broken.push(Broken::new(PROMISE, what, &[Subject::Client(facts.client)]));
                 }
-                *has = after(hello);
+                // Its end may have come behind CONNACK, which was on its way.
+                let is_ended = ended.get(&facts.client).is_some_and(|ended| *ended > facts.dialed);
+                *has = if is_ended { Has::Perhaps } else { after(hello) };
+            }
+            Event::EndedFull { client, .. } => {
+                clients.entry(*client).or_default().0 = Has::Perhaps;
+                ended.insert(*client, at);
             }
             Event::Released { message, .. } => *released.entry(*message).or_default() += 1,
             Event::Answered { message, kind: AckKind::PubComp, reason, .. } => {
@@ -120,6 +137,32 @@ mod tests {
             script.crash();
             script.connect(client, HELLO, present);
             assert_eq!(breaks(&script), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn one_that_is_ended_while_connack_is_on_its_way() {
+        for present in [false, true] {
+            let mut script = Script::new();
+            let client = script.member();
+            let conn = script.dial(client, HELLO);
+            script.note(Event::EndedFull { client, certain: false });
+            script.note(Event::Accepted { conn, present: Some(true) });
+            script.connect(client, HELLO, present);
+            script.connect(client, HELLO, true);
+            assert_eq!(breaks(&script), [""; 0], "{present}");
+        }
+    }
+
+    #[test]
+    fn without_a_log_no_session_outlives_the_broker() {
+        for present in [false, true] {
+            let mut script = Script::new();
+            script.history.in_memory = true;
+            let client = script.member();
+            script.crash();
+            script.connect(client, HELLO, present);
+            assert_eq!(breaks(&script).is_empty(), !present);
         }
     }
 

@@ -25,6 +25,7 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
 mod tests {
     use zzq_types::QoS::AtLeastOnce;
 
+    use crate::history::Event;
     use crate::ledger::script::{Script, breaks};
 
     #[test]
@@ -32,6 +33,7 @@ mod tests {
         let mut script = Script::new();
         let (reader, writer) = (script.member(), script.member());
         script.subscribe(reader, "a/1", AtLeastOnce);
+        script.note(Event::Space { full: true });
         let message = script.publish(writer, "a/1", AtLeastOnce);
         script.refused(writer, message);
         assert_eq!(breaks(&script), [""; 0]);

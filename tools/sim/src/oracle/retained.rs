@@ -2,12 +2,13 @@
 //!
 //! A write is certain from its acknowledgement on; one that was not acknowledged may come at any
 //! time. What a subscription is sent was the last write at some moment behind its SUBSCRIBE.
-//! Allowed: none, when the last may be one that takes it away or has expired.
+//! Allowed: none, when the last may be one that takes it away or has expired, or when the session
+//! was ended since its queue was full.
 
 use zzq_types::{QoS, RetainHandling};
 
 use super::{Broken, Promise, Subject};
-use crate::history::MessageId;
+use crate::history::{Event, MessageId};
 use crate::ledger::{At, Ledger, SessionFacts, SubFacts};
 
 pub(super) const PROMISE: Promise = Promise {
@@ -81,8 +82,11 @@ fn check_absent(
     session: &SessionFacts,
     broken: &mut Vec<Broken>,
 ) {
-    let Some(healed) = ledger.healed.filter(|_| !ledger.cut_short) else { return };
+    // Retained messages wait in queues, too.
+    let all = !ledger.cut_short && !ledger.history.drops();
+    let Some(healed) = ledger.healed.filter(|_| all) else { return };
     let asked = session.subs.iter().filter(|sub| sub.sent > healed && sub.acked.is_some());
+    let asked = asked.filter(|sub| !was_ended(ledger, session, sub.sent));
     for sub in asked.filter(|sub| sub.group().is_none()) {
         let got = |topic: &str| {
             let mut received = session.received.iter().filter(|(at, ..)| *at > sub.sent);
@@ -102,6 +106,15 @@ fn check_absent(
     }
 }
 
+/// Whether its queue was full with what it was sent, so that the broker has ended it.
+fn was_ended(ledger: &Ledger<'_>, session: &SessionFacts, since: At) -> bool {
+    let mut later = ledger.history.entries[since..].iter();
+    later.any(|entry| match entry.event {
+        Event::EndedFull { client, .. } => client == session.client,
+        _ => false,
+    })
+}
+
 /// A write that comes while a subscription is made is found as retained or comes as it is
 /// published: it does not pass between the two.
 fn check_passed_by(
@@ -110,17 +123,21 @@ fn check_passed_by(
     session: &SessionFacts,
     broken: &mut Vec<Broken>,
 ) {
-    if ledger.cut_short || !ledger.lasting().any(|(_, one)| std::ptr::eq(one, session)) {
+    let none = ledger.cut_short || ledger.history.drops();
+    if none || !ledger.lasting().any(|(_, one)| std::ptr::eq(one, session)) {
         return;
     }
     for sub in session.subs.iter().filter(|sub| is_made_and_lasts(ledger, session, sub)) {
         for id in writes.iter().copied().filter(|id| is_meanwhile(ledger, writes, sub, *id)) {
             let topic = &ledger.message(id).topic;
+            // One that was sent behind SUBACK was not there when it was looked for.
+            let is_before = |sent: At| sub.acked.is_some_and(|acked| sent < acked);
             let or_later = |other: MessageId| {
                 let over = ledger.facts(other).acked;
                 let message = ledger.message(other);
                 message.retain
                     && message.topic == *topic
+                    && ledger.facts(other).sent.is_some_and(is_before)
                     && over.zip(ledger.facts(id).sent).is_none_or(|(over, sent)| over >= sent)
             };
             let mut received = session.received.iter().filter(|(at, ..)| *at > sub.sent);
@@ -156,15 +173,16 @@ fn is_made_and_lasts(ledger: &Ledger<'_>, session: &SessionFacts, sub: &SubFacts
         && ends.all(|end| ledger.ms(end) > ledger.ms(acked) + GRANT_MS)
 }
 
-/// Written between SUBSCRIBE and SUBACK, and nothing takes it or a later one away.
+/// Written before SUBACK and not acknowledged before SUBSCRIBE, and nothing takes it or a later one
+/// away.
 fn is_meanwhile(ledger: &Ledger<'_>, writes: &[MessageId], sub: &SubFacts, id: MessageId) -> bool {
     let (message, facts) = (ledger.message(id), ledger.facts(id));
-    let (Some(sent), Some(_)) = (facts.sent, facts.acked) else { return false };
+    let (Some(sent), Some(over)) = (facts.sent, facts.acked) else { return false };
     let mut same = writes.iter().filter(|by| ledger.message(**by).topic == message.topic);
     sub.matches(&message.topic)
         && message.qos != QoS::AtMostOnce
         && !message.is_will
-        && sent > sub.sent
+        && over > sub.sent
         && sub.acked.is_some_and(|acked| sent < acked)
         && same.all(|by| {
             let by = ledger.message(*by);
@@ -181,6 +199,7 @@ fn must_be_there(ledger: &Ledger<'_>, writes: &[MessageId], id: MessageId, asked
     let is_before = |by: &MessageId| ledger.facts(*by).acked.is_some_and(|acked| acked < sent);
     let mut others = writes.iter().filter(|by| ledger.message(**by).topic == message.topic);
     answered < asked
+        && !ledger.is_forgotten(sent, asked)
         && !takes_away(&id)
         && others.all(|by| *by == id || !takes_away(by) || is_before(by))
 }
@@ -191,8 +210,8 @@ mod tests {
     use zzq_types::SubscribeOptions;
 
     use super::*;
-    use crate::history::{ClientId, Event, Received};
-    use crate::ledger::script::{Script, breaks};
+    use crate::history::{ClientId, Received};
+    use crate::ledger::script::{HELLO, Script, breaks};
 
     fn sent(script: &mut Script, reader: ClientId, message: MessageId) {
         let received = Received { retain: true, ..script.received(message, AtLeastOnce) };
@@ -210,6 +229,7 @@ mod tests {
         script.acked(writer, new);
         script.granted(reader, "a/1");
         sent(&mut script, reader, old);
+        script.receive(reader, new, AtLeastOnce);
         assert_eq!(breaks(&script), [""; 0], "it was written meanwhile");
         let late = script.member();
         script.subscribe(late, "a/1", AtLeastOnce);
@@ -243,12 +263,19 @@ mod tests {
 
     #[test]
     fn a_message_that_passes_between_the_retained_ones_and_the_live_ones() {
-        for (ends_soon, is_replaced) in [(false, false), (true, false), (false, true)] {
+        let cases = [
+            (false, false, false),
+            (true, false, false),
+            (false, true, false),
+            (false, true, true),
+        ];
+        for (ends_soon, is_replaced, in_time) in cases {
             let mut script = Script::new();
             let (reader, writer) = (script.member(), script.member());
             script.ask(reader, "a/1", SubscribeOptions::with_qos(AtLeastOnce));
             let message = script.retain(writer, "a/1", false);
             script.acked(writer, message);
+            let later = (is_replaced && in_time).then(|| script.retain(writer, "a/1", false));
             script.granted(reader, "a/1");
             if ends_soon {
                 script.crash();
@@ -256,14 +283,66 @@ mod tests {
             }
             script.pass(10_000);
             if is_replaced {
-                script.reconnect(writer);
-                let later = script.retain(writer, "a/1", false);
+                let later = later.unwrap_or_else(|| script.retain(writer, "a/1", false));
                 script.receive(reader, later, AtLeastOnce);
             }
-            let broken = if ends_soon || is_replaced { vec![] } else { vec!["retained"] };
+            let fits = ends_soon || is_replaced && in_time;
+            let broken = if fits { vec![] } else { vec!["retained"] };
             assert_eq!(breaks(&script), broken);
             sent(&mut script, reader, message);
             assert_eq!(breaks(&script), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_under_way_when_somebody_subscribes() {
+        for is_over in [false, true] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            let message = script.retain(writer, "a/1", false);
+            if is_over {
+                script.acked(writer, message);
+            }
+            script.ask(reader, "a/1", SubscribeOptions::with_qos(AtLeastOnce));
+            if !is_over {
+                script.acked(writer, message);
+            }
+            script.granted(reader, "a/1");
+            assert_eq!(breaks(&script) == ["retained"], !is_over);
+            sent(&mut script, reader, message);
+            assert_eq!(breaks(&script), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_session_that_its_full_queue_has_ended_is_not_asked() {
+        for is_ended in [false, true] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            let message = script.retain(writer, "a/1", false);
+            script.acked(writer, message);
+            script.note(Event::Healed);
+            script.subscribe(reader, "#", AtLeastOnce);
+            if is_ended {
+                script.note(Event::EndedFull { client: reader, certain: false });
+            }
+            assert_eq!(breaks(&script) == ["retained"], !is_ended);
+        }
+    }
+
+    #[test]
+    fn without_a_log_nothing_is_there_any_more() {
+        for in_memory in [false, true] {
+            let mut script = Script::new();
+            script.history.in_memory = in_memory;
+            let (reader, writer) = (script.member(), script.member());
+            let message = script.retain(writer, "a/1", false);
+            script.acked(writer, message);
+            script.crash();
+            script.note(Event::Healed);
+            script.connect(reader, HELLO, !in_memory);
+            script.subscribe(reader, "#", AtLeastOnce);
+            assert_eq!(breaks(&script) == ["retained"], !in_memory);
         }
     }
 

@@ -6,11 +6,9 @@
 //! Allowed: what was published before UNSUBACK may still come (MQTT5-3.10.4-4, MQTT311-3.10.4-3),
 //! and so may what a subscription gave that was not acknowledged.
 
-use zzq_types::QoS;
-
 use super::{Broken, Promise, Subject, miss, missed};
 use crate::history::Received;
-use crate::ledger::{At, Ledger, SessionFacts, SubFacts};
+use crate::ledger::{At, Ledger, SessionFacts};
 
 pub(super) const PROMISE: Promise = Promise {
     name: "subscriptions",
@@ -65,9 +63,8 @@ fn is_asked_for(
     if held.clone().next().is_none() {
         return Err("to which no subscription was there when it was sent, or later");
     }
-    // An open finding of `doc/simulator.md`: what a group gives on comes at QoS 1 at least.
-    let given_on = |sub: &SubFacts| sub.group().is_some() && received.qos == QoS::AtLeastOnce;
-    if held.clone().all(|sub| sub.options.qos < received.qos && !given_on(sub)) {
+    //= MQTT5-3.8.4-8
+    if held.clone().all(|sub| sub.options.qos < received.qos) {
         return Err("at a higher QoS than it was subscribed to");
     }
     let own = message.client == session.client && !message.is_will && !received.retain;

@@ -3,13 +3,14 @@
 //!
 //! Allowed: a will of a connection with a short keep alive may come at any time, since the network
 //! may have been slow, and one that was taken back on a log that has failed: who reads that log at
-//! the next start finds the will alone. A delayed will is not asked for: the session may have gone
-//! on.
+//! the next start finds the will alone; and one of a session that is ended for its full queue comes
+//! before its client hears of that. A delayed will is not asked for: the session may have gone on.
+//! Nor is any where full queues may lose messages.
 
 use zzq_types::QoS;
 
 use super::{Broken, Promise, Subject, has};
-use crate::history::{Ending, MessageId};
+use crate::history::{Ending, Entry, Event, MessageId};
 use crate::ledger::{At, ConnFacts, Ledger, SessionFacts};
 
 pub(super) const PROMISE: Promise = Promise {
@@ -51,7 +52,7 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
                 tell("a will came of a client that is connected".into(), session);
             }
         }
-        if is_lost && delay == 0 && !ledger.cut_short {
+        if is_lost && delay == 0 && !ledger.cut_short && !ledger.history.drops() {
             for (_, session) in ledger.lasting() {
                 if is_owed(ledger, facts.dialed, session, will) && !has(session, will) {
                     tell("a will never came".into(), session);
@@ -67,7 +68,7 @@ fn copies(ledger: &Ledger<'_>, session: &SessionFacts, will: MessageId) -> usize
         received.message == Some(will) && received.fresh && !received.dup && !received.retain
     });
     let Some(last) = copies.clone().map(|(at, ..)| *at).next_back() else { return 0 };
-    copies.count().saturating_sub(ledger.groups_of(session, will, last).count())
+    copies.count().saturating_sub(ledger.further_ways(session, will, last))
 }
 
 fn first(session: &SessionFacts, will: MessageId) -> Option<At> {
@@ -87,9 +88,6 @@ fn was_taken_back(ledger: &Ledger<'_>, facts: &ConnFacts) -> bool {
     let in_doubt = facts.cut.is_some_and(|cut| cut < ended)
         || facts.died.is_some_and(|died| died < ended)
         || facts.unlogged.is_some()
-        // An open finding of `doc/simulator.md`: the end of a connection may be seen before a
-        // DISCONNECT that waits to be read; then the broker closes when its patience ends.
-        || ledger.ms(ended) > ledger.ms(left) + 1500
         || is_hasty(facts);
     let stops = ledger.deaths.iter().any(|death| {
         let at = ledger.ms(*death);
@@ -106,7 +104,12 @@ fn is_alive(ledger: &Ledger<'_>, facts: &ConnFacts, accepted: At, at: At) -> boo
         .deaths
         .iter()
         .any(|death| *death > at && ledger.ms(*death) < ledger.ms(at) + STOP_MS);
+    let is_ended = |(place, entry): (At, &Entry)| {
+        let of = matches!(entry.event, Event::EndedFull { client, .. } if client == facts.client);
+        of && facts.dialed < place && place < at
+    };
     accepted < at
+        && !ledger.history.entries.iter().enumerate().any(is_ended)
         && !is_hasty(facts)
         && !stops
         && ends.iter().flatten().all(|end| *end > at)
@@ -133,7 +136,7 @@ mod tests {
     use zzq_types::QoS::AtLeastOnce;
 
     use super::*;
-    use crate::history::{ClientId, Event, Hello, Message};
+    use crate::history::{ClientId, Hello, Message};
     use crate::ledger::script::{HELLO, Script, breaks};
 
     fn with_will() -> (Script, ClientId, ClientId, MessageId) {
@@ -185,6 +188,14 @@ mod tests {
         let (mut script, reader, _, will) = with_will();
         script.receive(reader, will, AtLeastOnce);
         assert_eq!(breaks(&script), ["wills"]);
+    }
+
+    #[test]
+    fn the_will_of_a_session_that_is_ended_for_its_full_queue() {
+        let (mut script, reader, client, will) = with_will();
+        script.note(Event::EndedFull { client, certain: true });
+        script.receive(reader, will, AtLeastOnce);
+        assert_eq!(breaks(&script), [""; 0]);
     }
 
     #[test]

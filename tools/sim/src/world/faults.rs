@@ -1,9 +1,12 @@
 //! What goes wrong, and when.
 
 use zzq_broker::StartError;
+use zzq_types::Lsn;
+use zzq_wal::{End, Why};
 
 use super::World;
 use crate::history::{Death, Event};
+use crate::node::Broker;
 
 impl World {
     /// Client operations bring faults, each kind by its own chance. A crash comes some steps later,
@@ -51,6 +54,9 @@ impl World {
         if self.images.once_in(faults.image) && self.node.broker.is_some() {
             self.make_image();
         }
+        if self.copies.once_in(faults.copy) && self.node.broker.is_some() {
+            self.copy();
+        }
         if self.chance.once_in(faults.clock_step) {
             self.step_clock();
         }
@@ -58,7 +64,7 @@ impl World {
             // What the others do meanwhile waits in its rings, and in the log.
             self.coverage.hit("lane sleeps");
             let lane = self.chance.index(usize::from(self.plan.lanes));
-            self.asleep = Some((lane, now + self.chance.within(1, 150)));
+            self.asleep = Some((lane, now + self.chance.within(1, faults.sleep_ms)));
         }
     }
 
@@ -77,6 +83,21 @@ impl World {
         }
         self.helper_waits = true;
         self.note(Event::Imaged { outcome: outcome.map(drop) });
+    }
+
+    /// The power goes when somebody holds a message that the disk may not have, and has not
+    /// answered it.
+    pub(super) fn strike_ahead(&mut self, at: usize) {
+        let is_ahead = self.node.device.in_flight() > 0 && self.clients[at].owes_an_answer();
+        if is_ahead
+            && !self.calm
+            && self.dies_in.is_none()
+            && self.node.broker.is_some()
+            && self.ahead.once_in(self.faults.behind_delivery)
+        {
+            self.coverage.hit("crash behind a delivery");
+            self.dies_in = Some((self.ahead.below(3), Death::PowerCut));
+        }
     }
 
     fn cut_something(&mut self) {
@@ -110,6 +131,7 @@ impl World {
 
     /// What comes whoever went last.
     pub(super) fn strike(&mut self) {
+        self.look_at_space();
         if self.node.device.disk.is_off() && self.node.broker.is_some() {
             self.coverage.hit("crash at an operation of the disk");
             self.die(Death::PowerCut);
@@ -124,13 +146,37 @@ impl World {
                 self.dies_in = Some((steps - 1, how));
             }
         }
-        let read_only = self.node.broker.as_ref().is_some_and(|broker| broker.log().is_read_only());
-        if read_only && !self.told_read_only && self.dies_in.is_none() {
-            // Whoever runs the broker sees it and starts it again.
+        let read_only = self.node.broker.as_ref().is_some_and(Broker::is_read_only);
+        if read_only && !self.told_read_only {
             self.told_read_only = true;
             self.note(Event::ReadOnly);
             self.coverage.hit("log read-only");
-            self.dies_in = Some((self.chance.within(1, 2000), Death::Killed));
+            // Whoever runs the broker sees it and starts it again.
+            let steps = self.chance.within(1, 2000);
+            self.dies_in = self.dies_in.or(Some((steps, Death::Killed)));
+        }
+    }
+
+    /// Which ways the recovery has gone.
+    fn mark_recovery(&mut self) {
+        let Some((found, covered)) = self.node.broker.as_ref().and_then(Broker::recovery) else {
+            return;
+        };
+        let ends = |is: fn(&End) -> bool| found.segments.iter().any(|segment| is(&segment.end));
+        let cleared = |why| found.cleared.iter().any(|cleared| cleared.why == why);
+        let ways = [
+            ("recovery clean end", ends(|end| matches!(end, End::Clean { .. }))),
+            ("recovery torn end", ends(|end| matches!(end, End::Torn { .. }))),
+            ("recovery void segment", ends(|end| matches!(end, End::Void))),
+            ("recovery over segments", ends(|end| matches!(end, End::Continued { .. }))),
+            ("recovery unfinished record", found.unfinished > 0),
+            ("recovery renews groups", found.renewed.is_some()),
+            ("recovery takes back what is void", cleared(Why::Void)),
+            ("recovery takes back what was trimmed", cleared(Why::Trimmed)),
+            ("recovery from an image", covered > Lsn::ZERO),
+        ];
+        for (way, _) in ways.into_iter().filter(|(_, has_gone)| *has_gone) {
+            self.coverage.hit(way);
         }
     }
 
@@ -146,6 +192,7 @@ impl World {
                 self.lives += 1;
                 let wall_ms = self.clock.reading().wall_ms;
                 self.note(Event::Started { wall_ms });
+                self.mark_recovery();
                 self.helper_waits = true;
                 self.reader_waits = true;
             }
@@ -157,11 +204,13 @@ impl World {
                 self.start_at = now + self.chance.within(1, 500);
             }
             Err(error @ (StartError::Store { .. } | StartError::Lanes(_)))
-                if self.disk_may_fail =>
+                if self.disk_may_fail || self.plan.disk_bytes.is_some() =>
             {
                 self.note(Event::StartFailed { why: error.to_string() });
                 self.coverage.hit("start fails on a fault");
                 self.node.device.heal();
+                // Whoever runs it makes space: a start needs some of its own.
+                self.node.device.grow(32 * self.plan.group_size as u64);
                 self.space_comes_at = None;
                 self.disk_may_fail = false;
                 // The process has ended, with what it had begun to write.

@@ -22,8 +22,11 @@ impl World {
         }
         self.calm = true;
         self.faults = Faults::NONE;
+        if let Some(guard) = &self.node.guard {
+            guard.calm();
+        }
         self.network.weather = CALM;
-        self.node.device.heal();
+        self.node.device.widen();
         self.node.device.hurry();
         (self.space_comes_at, self.asleep) = (None, None);
         (self.dies_in, self.told_read_only) = (None, false);
@@ -36,10 +39,17 @@ impl World {
         self.settle();
         self.verify("verifier-1");
         self.settle();
-        if self.node.broker.is_some() && !self.is_broken() {
+        if self.plan.keeps_history() {
+            self.read_history();
+        }
+        // Without a log nothing outlives a stop.
+        if self.node.broker.is_some() && !self.is_broken() && !self.plan.in_memory {
             self.stopping = true;
             self.node.stop();
             self.await_stop();
+            if self.plan.faults.copy > 0 && self.node.broker.is_none() {
+                self.move_to_a_copy();
+            }
         }
         self.settle();
         self.verify("verifier-2");
@@ -96,7 +106,7 @@ impl World {
         if self.stopping {
             return Some("the broker stops".into());
         }
-        if broker.log().is_read_only() {
+        if broker.is_read_only() {
             return Some("the log is read-only".into());
         }
         let busy = self.clients.iter().find(|client| !client.is_at_rest())?;
@@ -130,8 +140,24 @@ impl World {
 
     /// A client that nobody has seen asks for everything.
     fn verify(&mut self, name: &str) {
+        let at = self.join(name, |plan| plan);
+        self.settle();
+        let (client, mut desk) = self.client(at);
+        client.verify(&mut desk, "#");
+        self.send(at);
+    }
+
+    /// Another one asks for everything that ever was.
+    fn read_history(&mut self) {
+        let reads = |plan| ClientPlan { keeps: Keeps::Always, reads_history: true, ..plan };
+        self.join("historian", reads);
+        self.settle();
+    }
+
+    /// Another client, which has nothing to do by itself but what `change` says.
+    fn join(&mut self, name: &str, change: impl FnOnce(ClientPlan) -> ClientPlan) -> usize {
         let at = self.clients.len();
-        let plan = ClientPlan {
+        let plan = change(ClientPlan {
             version: ProtocolVersion::V5,
             keeps: Keeps::Never,
             window: 1000,
@@ -141,16 +167,21 @@ impl World {
             weights: [0; 9],
             pause_ms: 1,
             late_answer: 0,
-        };
+            reads_history: false,
+            joins: false,
+            welcomes: false,
+            pauses: false,
+            refuses: 0,
+            large: 40,
+            trespasses: false,
+            authenticates: false,
+        });
         let id = ClientId(u16::try_from(at).unwrap_or(u16::MAX));
         self.history.names.push(name.into());
         let mut client = Client::new(id, name.into(), plan, self.seed);
         client.rest_until(self.now());
         self.clients.push(client);
-        self.settle();
-        let (client, mut desk) = self.client(at);
-        client.verify(&mut desk, "#");
-        self.send(at);
+        at
     }
 
     fn note_waits(&mut self) {

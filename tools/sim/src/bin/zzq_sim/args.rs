@@ -2,7 +2,9 @@
 
 use clap::Parser;
 use zzq_sim::runs::Runs;
+#[cfg(feature = "planted-bugs")]
 use zzq_sim::self_test::Bug;
+use zzq_sim::self_test::{BUGS, CONTROLS};
 
 /// Simulates whole brokers in one thread each, seed by seed: every fault of disk, network, clocks
 /// and power that chance finds, then none, and every promise is checked. The same seed is the same
@@ -44,7 +46,7 @@ pub(crate) struct Args {
     pub(crate) part: Option<(usize, usize)>,
     /// Plants this bug and looks for it.
     #[cfg(feature = "planted-bugs")]
-    #[arg(long, hide = true, value_parser = known)]
+    #[arg(long, hide = true, value_parser = planted)]
     pub(crate) hunt: Option<String>,
 }
 
@@ -55,12 +57,19 @@ impl Args {
     }
 }
 
+/// What the self-test looks for, by name.
 fn known(name: &str) -> Result<String, String> {
-    if Bug::of(name).is_some() {
+    let bugs = BUGS.iter().map(|bug| bug.name);
+    let names: Vec<_> = bugs.chain(CONTROLS.iter().map(|control| control.name)).collect();
+    if names.contains(&name) {
         return Ok(name.to_owned());
     }
-    let names: Vec<_> = zzq_sim::self_test::BUGS.iter().map(|bug| bug.name).collect();
     Err(format!("no such bug; there are {}", names.join(", ")))
+}
+
+#[cfg(feature = "planted-bugs")]
+fn planted(name: &str) -> Result<String, String> {
+    Bug::of(name).map(|bug| bug.name.to_owned()).ok_or_else(|| "no such bug".into())
 }
 
 fn part(text: &str) -> Result<(usize, usize), String> {
@@ -85,6 +94,7 @@ mod tests {
     fn bugs_and_parts_that_there_are_not_are_wrong_use() {
         for (args, fits) in [
             (&["--only", "apply-twice"][..], true),
+            (&["--only", "recycled-under-a-reader"], true),
             (&["--only", "apply-thrice"], false),
             (&["--part", "2/2"], true),
             (&["--part", "0/2"], false),

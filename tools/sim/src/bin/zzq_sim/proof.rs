@@ -10,13 +10,18 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use zzq_sim::runs::Runs;
-use zzq_sim::self_test::{BUGS, Bug, SEEDS_MAX};
+use zzq_sim::self_test::{BUGS, Bug, CONTROLS, Control, SEEDS_MAX};
+#[cfg(feature = "planted-bugs")]
+use zzq_sim::verdict::Verdict;
 
 use super::args::Args;
 
 /// What a hunt has come to.
 struct Hunted {
-    bug: &'static Bug,
+    name: &'static str,
+    /// Whose oracle finds it.
+    promise: &'static str,
+    is_found: bool,
     /// The first seed that its oracle has refused.
     seed: Option<u64>,
     what: String,
@@ -28,10 +33,19 @@ pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
     let variant = build()?;
     tell(&format!("the variant is built: {:.0} s", began.elapsed().as_secs_f64()));
     let mut hunted = Vec::new();
-    for bug in chosen(args) {
-        let one = ask(&variant, bug, args.jobs)?;
-        tell(&row(&one));
-        hunted.push(one);
+    for (at, bug) in BUGS.iter().enumerate() {
+        if is_chosen(args, at, bug.name) {
+            let one = ask(&variant, bug, args.jobs)?;
+            tell(&row(&one));
+            hunted.push(one);
+        }
+    }
+    for (at, control) in CONTROLS.iter().enumerate() {
+        if is_chosen(args, BUGS.len() + at, control.name) {
+            let one = prove(control)?;
+            tell(&row(&one));
+            hunted.push(one);
+        }
     }
     let seeds = 1 + hunted.iter().filter_map(|one| one.seed).max().unwrap_or(0);
     let runs = Runs { from: 0, seeds, lanes: None, jobs: args.jobs, before: || {} };
@@ -42,8 +56,7 @@ pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
         .filter(|verdict| !verdict.broken.is_empty())
         .map(|verdict| verdict.seed)
         .collect();
-    let missed: Vec<_> =
-        hunted.iter().filter(|one| one.seed.is_none()).map(|one| one.bug.name).collect();
+    let missed: Vec<_> = hunted.iter().filter(|one| !one.is_found).map(|one| one.name).collect();
     let verdict = match (&missed[..], &broken[..]) {
         ([], []) => format!(
             "clean: {} bugs are found by the oracles of their promises, and {seeds} seeds without \
@@ -61,8 +74,9 @@ pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         let found = |one: &Hunted| {
             json!({
-                "name": one.bug.name,
-                "promise": one.bug.promise,
+                "name": one.name,
+                "promise": one.promise,
+                "found": one.is_found,
                 "seed": one.seed,
                 "what": one.what,
                 "seconds": one.seconds,
@@ -85,20 +99,21 @@ pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn chosen(args: &Args) -> Vec<&'static Bug> {
-    let all = BUGS.iter().enumerate();
-    let chosen = all.filter(|(at, bug)| match args.part {
+/// Whether it is this one's turn, or it was asked for.
+fn is_chosen(args: &Args, at: usize, name: &str) -> bool {
+    match args.part {
         Some((nth, of)) => at % of == nth - 1,
-        None => args.only.is_empty() || args.only.iter().any(|name| name == bug.name),
-    });
-    chosen.map(|(_, bug)| bug).collect()
+        None => args.only.is_empty() || args.only.iter().any(|only| only == name),
+    }
 }
 
 fn row(one: &Hunted) -> String {
-    let seed = one.seed.map_or("none".into(), |seed| seed.to_string());
-    let mut row =
-        format!("{:<30} {:<14} {:>5} {:>7.1}", one.bug.name, one.bug.promise, seed, one.seconds);
-    if one.seed.is_none() {
+    let seed = match one.seed {
+        Some(seed) => seed.to_string(),
+        None => if one.is_found { "-" } else { "none" }.into(),
+    };
+    let mut row = format!("{:<30} {:<14} {:>5} {:>7.1}", one.name, one.promise, seed, one.seconds);
+    if !one.is_found {
         // Writing to a text does not fail.
         let _ = write!(row, "  {}", one.what);
     }
@@ -110,8 +125,8 @@ fn tell(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Builds the variant beside this build, from the sources that this one was built from.
-fn build() -> anyhow::Result<PathBuf> {
+/// Cargo, for the sources that this build was made from, with a place of its own for what it makes.
+fn cargo(what: &str) -> (Command, PathBuf) {
     let room = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = match std::env::var_os("CARGO_TARGET_DIR") {
         Some(target) => PathBuf::from(target),
@@ -120,11 +135,35 @@ fn build() -> anyhow::Result<PathBuf> {
     let target = target.join("planted");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(room).args(["build", "--quiet", "--profile", "sim", "-p", "zzq-sim"]);
-    command.args(["--features", "planted-bugs", "--target-dir"]).arg(&target);
-    let status = command.stdout(Stdio::null()).status().context("cargo build")?;
+    command.current_dir(room).args([what, "--quiet", "--profile", "sim", "--target-dir"]);
+    command.arg(&target).stdout(Stdio::null());
+    (command, target)
+}
+
+/// Builds the variant beside this build.
+fn build() -> anyhow::Result<PathBuf> {
+    let (mut command, target) = cargo("build");
+    command.args(["-p", "zzq-sim", "--features", "planted-bugs"]);
+    let status = command.status().context("cargo build")?;
     ensure!(status.success(), "the variant does not build: {status}");
     Ok(target.join("sim/zzq_sim"))
+}
+
+/// Runs a control of the log.
+fn prove(control: &Control) -> anyhow::Result<Hunted> {
+    let began = Instant::now();
+    let (mut command, _) = cargo("test");
+    command.args(["-p", "zzq-wal", "--features", "negative-controls", "--test", "controls"]);
+    command.args(["--", "--exact", control.test]).stderr(Stdio::null());
+    let status = command.status().context("cargo test")?;
+    Ok(Hunted {
+        name: control.name,
+        promise: "control of wal",
+        is_found: status.success(),
+        seed: None,
+        what: format!("{}: {status}", control.test),
+        seconds: began.elapsed().as_secs_f64(),
+    })
 }
 
 /// Lets the variant look for one bug.
@@ -138,9 +177,12 @@ fn ask(variant: &Path, bug: &'static Bug, jobs: Option<usize>) -> anyhow::Result
     let output = command.stderr(Stdio::null()).output().context("running the variant")?;
     let answer: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("the hunt for {} ends with {}", bug.name, output.status))?;
+    let seed = answer["seed"].as_u64();
     Ok(Hunted {
-        bug,
-        seed: answer["seed"].as_u64(),
+        name: bug.name,
+        promise: bug.promise,
+        is_found: seed.is_some(),
+        seed,
         what: answer["what"].as_str().unwrap_or_default().into(),
         seconds: began.elapsed().as_secs_f64(),
     })
@@ -151,7 +193,12 @@ fn ask(variant: &Path, bug: &'static Bug, jobs: Option<usize>) -> anyhow::Result
 pub(crate) fn hunt(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
     let bug = Bug::of(name).context("no such bug")?;
     std::panic::set_hook(Box::new(|_| {}));
-    let verdicts = args.runs(0, bug.planter()).run(|verdict| bug.is_found_by(verdict));
+    let found = |verdict: &Verdict| bug.is_found_by(verdict);
+    let hinted = Runs { seeds: 1, ..args.runs(bug.hint, bug.planter()) };
+    let mut verdicts = hinted.run(found);
+    if !verdicts.iter().any(found) {
+        verdicts = args.runs(0, bug.planter()).run(found);
+    }
     let found = verdicts.iter().find(|verdict| bug.is_found_by(verdict));
     let broken = verdicts.iter().flat_map(|verdict| {
         let other = verdict.broken.iter().filter(|one| one.promise != bug.promise).take(1);

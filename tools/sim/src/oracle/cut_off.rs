@@ -1,0 +1,130 @@
+//! The broker closes no connection but for a reason: a stop, a CONNECT of the same client, silence,
+//! a log that takes nothing more, a disk that does not give what is owed.
+//!
+//! So a message that is gone is noticed by whom it is owed to: who cannot be sent it is cut off.
+//! MQTT 5 says the reason in DISCONNECT; before there is only the end of the connection.
+
+use zzq_types::ReasonCode;
+
+use super::{Broken, Promise, Subject};
+use crate::history::{Ending, Event};
+use crate::ledger::{At, ConnFacts, Ledger};
+
+pub(super) const PROMISE: Promise = Promise {
+    name: "cut_off",
+    says: "no connection is closed by the broker but for a reason that there is",
+    check,
+};
+
+/// How long a stop may take, and its last words on their way.
+const STOP_MS: u64 = 9000;
+
+fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
+    for (at, entry) in ledger.history.entries.iter().enumerate() {
+        let (conn, told) = match &entry.event {
+            Event::Dismissed { conn, reason } => (conn, Some(*reason)),
+            Event::Ended { conn, how: Ending::Closed } => (conn, None),
+            _ => continue,
+        };
+        let Some(facts) = ledger.conns.get(conn) else { continue };
+        let is_why = |reason: &ReasonCode| is_a_reason(ledger, facts, at, *reason);
+        let is_for_a_reason = match told {
+            Some(reason) => is_why(&reason),
+            // It has left, or was told why, or not let in.
+            None => facts.left.is_some() || facts.dismissed.is_some() || REASONS.iter().any(is_why),
+        };
+        if !is_for_a_reason && facts.accepted.is_some() {
+            let name = ledger.name(facts.client);
+            let told = told.map_or("without a word".into(), |reason| format!("with {reason:?}"));
+            let what = format!("{name} was cut off {told} at {} ms", entry.at_ms);
+            broken.push(Broken::new(PROMISE, what, &[Subject::Client(facts.client)]));
+        }
+    }
+}
+
+/// Those that there may be.
+const REASONS: [ReasonCode; 5] = [
+    ReasonCode::SessionTakenOver,
+    ReasonCode::ServerShuttingDown,
+    ReasonCode::KeepAliveTimeout,
+    ReasonCode::QuotaExceeded,
+    ReasonCode::UnspecifiedError,
+];
+
+fn is_a_reason(ledger: &Ledger<'_>, facts: &ConnFacts, at: At, reason: ReasonCode) -> bool {
+    match reason {
+        ReasonCode::SessionTakenOver => {
+            let mut others = ledger.conns.values().filter(|other| other.client == facts.client);
+            others.any(|other| facts.dialed < other.dialed && other.dialed < at)
+        }
+        ReasonCode::ServerShuttingDown => {
+            let near = |death: &At| ledger.ms(*death).abs_diff(ledger.ms(at)) < STOP_MS;
+            ledger.deaths.iter().any(near)
+        }
+        ReasonCode::KeepAliveTimeout => facts.hello.keep_alive > 0,
+        // Nobody has said whether it is still who it was.
+        ReasonCode::QuotaExceeded | ReasonCode::ServerBusy => ledger.history.may_refuse,
+        // With the power goes the disk, too, and the broker may have time to say so.
+        ReasonCode::UnspecifiedError => {
+            facts.unlogged.is_some() || facts.died.is_some() || ledger.history.disk_may_fail
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::script::{HELLO, Script, breaks};
+
+    #[test]
+    fn a_connection_that_is_closed_for_nothing() {
+        for (reason, disk_may_fail, fits) in [
+            (ReasonCode::UnspecifiedError, false, false),
+            (ReasonCode::UnspecifiedError, true, true),
+            (ReasonCode::SessionTakenOver, true, false),
+            (ReasonCode::ProtocolError, true, false),
+        ] {
+            let mut script = Script::new();
+            script.history.disk_may_fail = disk_may_fail;
+            let client = script.client();
+            script.connect(client, HELLO, false);
+            let conn = script.conn(client);
+            script.note(Event::Dismissed { conn, reason });
+            script.end(client, Ending::Closed);
+            assert_eq!(breaks(&script).is_empty(), fits, "{reason:?} {disk_may_fail}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_ends_without_a_word() {
+        for (left, is_read_only, fits) in
+            [(false, false, false), (true, false, true), (false, true, true)]
+        {
+            let mut script = Script::new();
+            let client = script.client();
+            script.connect(client, HELLO, false);
+            let conn = script.conn(client);
+            if left {
+                script.note(Event::Left { conn, keeps_will: false });
+            }
+            if is_read_only {
+                script.note(Event::ReadOnly);
+            }
+            script.end(client, Ending::Closed);
+            assert_eq!(breaks(&script).is_empty(), fits, "{left} {is_read_only}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_another_one_takes_over() {
+        let mut script = Script::new();
+        let client = script.client();
+        script.connect(client, HELLO, false);
+        let conn = script.conn(client);
+        script.dial(client, HELLO);
+        script.note(Event::Dismissed { conn, reason: ReasonCode::SessionTakenOver });
+        script.note(Event::Ended { conn, how: Ending::Closed });
+        assert_eq!(breaks(&script), [""; 0]);
+    }
+}

@@ -1,0 +1,168 @@
+//! Who subscribes to all that was ever published gets it: in the order of the log, and each
+//! acknowledged message. An offset that was shown names one message for ever: whoever reads history
+//! at the end finds it there.
+//!
+//! Looked at is who has no other subscription, where nothing of the log is let go.
+//! Allowed: what may have expired, or was dropped by policy; at QoS 0 anything, which is not kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zzq_types::QoS;
+
+use super::{Broken, Promise, Subject, has, miss};
+use crate::history::MessageId;
+use crate::ledger::{Ledger, SessionFacts, SubFacts};
+
+pub(super) const PROMISE: Promise = Promise {
+    name: "past",
+    says: "a subscription to the past brings all of it in its order, and then what is published",
+    check,
+};
+
+fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
+    check_offsets(ledger, broken);
+    let readers = ledger.sessions.iter().filter(|session| reads_history(session));
+    for session in readers {
+        check_order(ledger, session, broken);
+    }
+    let all = !ledger.cut_short && !ledger.history.drops();
+    let lasting = ledger.lasting().map(|(_, session)| session);
+    for session in lasting.filter(|session| all && reads_history(session)) {
+        if !session.subs.iter().any(|sub| sub.acked.is_some()) {
+            continue;
+        }
+        let missed = ledger.ids().filter(|id| is_history(ledger, *id) && !has(session, *id));
+        broken.extend(missed.map(|id| miss(PROMISE, ledger, id, session)));
+    }
+}
+
+/// Whatever a crash takes, its offset was shown to nobody.
+fn check_offsets(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
+    let mut shown = BTreeMap::new();
+    for session in &ledger.sessions {
+        for (_, _, received) in &session.received {
+            let (Some(id), Some(offset)) = (received.message, received.offset) else { continue };
+            let first = *shown.entry(offset).or_insert(id);
+            if first != id {
+                let name = ledger.name(session.client);
+                let what = format!("{name} got {id:?} at offset {offset}, where {first:?} was");
+                let about = [Subject::Message(id), Subject::Message(first)];
+                broken.push(Broken::new(PROMISE, what, &about));
+            }
+        }
+    }
+    let last = ledger.lasting().map(|(_, session)| session).filter(|session| {
+        let since = ledger.healed.filter(|_| !ledger.cut_short && !ledger.history.drops());
+        reads_history(session) && since.is_some_and(|healed| session.began > healed)
+    });
+    for session in last {
+        let found: BTreeSet<_> =
+            session.received.iter().filter_map(|(.., one)| one.offset).collect();
+        let stays = |id| {
+            let is_kept = ledger.message(id).qos.is_acknowledged();
+            is_kept && !ledger.may_have_expired(id, ledger.end_ms())
+        };
+        for (offset, id) in &shown {
+            if stays(*id) && !found.contains(offset) {
+                let what = format!("{id:?} was shown at offset {offset}, and is not there");
+                broken.push(Broken::new(PROMISE, what, &[Subject::Message(*id)]));
+            }
+        }
+    }
+}
+
+fn reads_history(session: &SessionFacts) -> bool {
+    !session.subs.is_empty() && session.subs.iter().all(SubFacts::replays)
+}
+
+/// What is new has its place behind all that came before. What a full queue has dropped is new when
+/// history is read again.
+fn check_order(ledger: &Ledger<'_>, session: &SessionFacts, broken: &mut Vec<Broken>) {
+    if ledger.history.drops() && session.subs.iter().any(|sub| sub.given_up) {
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    let mut last = 0;
+    for (_, _, received) in &session.received {
+        let (Some(id), Some(offset)) = (received.message, received.offset) else { continue };
+        if received.qos == QoS::AtMostOnce || !seen.insert(offset) {
+            continue;
+        }
+        if offset < last {
+            let name = ledger.name(session.client);
+            let what = format!("{name} got {id:?} at offset {offset} behind offset {last}");
+            let about = [Subject::Message(id), Subject::Client(session.client)];
+            broken.push(Broken::new(PROMISE, what, &about));
+        }
+        last = last.max(offset);
+    }
+}
+
+fn is_history(ledger: &Ledger<'_>, id: MessageId) -> bool {
+    let message = ledger.message(id);
+    let is_kept = message.qos.is_acknowledged() && ledger.facts(id).acked.is_some();
+    is_kept && !message.is_will && !message.clears && !ledger.may_have_expired(id, ledger.end_ms())
+}
+
+#[cfg(test)]
+mod tests {
+    use zzq_types::QoS::AtLeastOnce;
+
+    use crate::history::{Event, Received};
+    use crate::ledger::script::{Script, breaks};
+
+    #[test]
+    fn history_that_is_missing_or_out_of_order() {
+        for (offsets, lacks, is_broken) in
+            [([1, 2], false, false), ([2, 1], false, true), ([1, 2], true, true)]
+        {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            let sent = [(); 2].map(|()| {
+                let message = script.publish(writer, "a/1", AtLeastOnce);
+                script.acked(writer, message);
+                message
+            });
+            script.subscribe(reader, "$replay/all/#", AtLeastOnce);
+            for (message, offset) in sent.into_iter().zip(offsets).take(if lacks { 1 } else { 2 }) {
+                let received = script.received(message, AtLeastOnce);
+                script.take(reader, Received { offset: Some(offset), ..received });
+            }
+            assert_eq!(breaks(&script) == ["past"], is_broken, "{offsets:?} {lacks}");
+        }
+    }
+    #[test]
+    fn an_offset_that_was_shown_and_is_not_there_at_the_end() {
+        for (at, is_broken) in [(7, false), (9, true)] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "$replay/all/#", AtLeastOnce);
+            let message = script.publish(writer, "a/1", AtLeastOnce);
+            let received = script.received(message, AtLeastOnce);
+            script.take(reader, Received { offset: Some(7), ..received.clone() });
+            script.note(Event::Healed);
+            let late = script.member();
+            script.subscribe(late, "$replay/all/#", AtLeastOnce);
+            script.take(late, Received { offset: Some(at), ..received });
+            assert_eq!(breaks(&script) == ["past"], is_broken, "{at}");
+        }
+    }
+
+    #[test]
+    fn an_offset_that_names_another_message_later() {
+        for (offset, is_broken) in [(7, true), (8, false)] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "$replay/all/#", AtLeastOnce);
+            for at in [7, offset] {
+                let message = script.publish(writer, "a/1", AtLeastOnce);
+                let received = script.received(message, AtLeastOnce);
+                script.take(reader, Received { offset: Some(at), ..received });
+                script.crash();
+                script.reconnect(reader);
+                script.reconnect(writer);
+            }
+            assert_eq!(breaks(&script) == ["past"], is_broken, "{offset}");
+        }
+    }
+}

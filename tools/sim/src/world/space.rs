@@ -1,0 +1,48 @@
+//! A disk that becomes full, as who runs the broker sees it; and what the broker does about it by a
+//! thread of its own.
+//!
+//! Owns: when that thread looks. Does not know: what it does.
+
+use zzq_wal::{Log, Space};
+
+use super::World;
+use crate::history::Event;
+use crate::node::Broker;
+
+impl World {
+    /// Notes whether the disk is full. While space is low, an image is made for it now and then.
+    pub(super) fn look_at_space(&mut self) {
+        let broker = self.node.broker.as_ref();
+        let log = broker.and_then(Broker::log);
+        let space = log.map_or(Space::Ample, Log::space);
+        let full = space >= Space::Short;
+        if full != self.is_full && self.node.broker.is_some() {
+            self.is_full = full;
+            self.coverage.hit(if full { "disk is full" } else { "disk has space again" });
+            self.note(Event::Space { full });
+        }
+        // History would go, and what is missing of it would be no loss.
+        let keeps_history = self.plan.options.retain_log.bytes.is_some();
+        if space >= Space::Low && self.now() >= self.room_at && !keeps_history {
+            self.room_at = self.now() + self.room.within(20, 1500);
+            self.make_room();
+        }
+    }
+
+    /// As with any image, the power may go with any operation of it.
+    fn make_room(&mut self) {
+        if !self.calm && self.room.once_in(self.faults.in_image) {
+            self.node.device.disk.cut_power(self.room.within(1, 25));
+            self.power_counts = true;
+        }
+        let Some(outcome) = self.node.room() else {
+            self.coverage.hit("image given up");
+            return;
+        };
+        if outcome == Ok(true) {
+            self.coverage.hit("image made for space");
+        }
+        self.helper_waits = true;
+        self.note(Event::Imaged { outcome: outcome.map(drop) });
+    }
+}
