@@ -1,14 +1,18 @@
 //! Instructions for one operation, counted by callgrind: a figure that a busy machine does not
-//! change.
+//! change, so that a rise can be refused.
 //!
 //! Assumes: the crate has an example `counts` that prints the names of its cases, one a line,
-//! when it has no argument, and with a name and a number runs that case so many times.
+//! when it has no argument, and with a name and a number runs that case so many times. What it is
+//! held to stands in `benches/counts`.
+
+mod baseline;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
+use self::baseline::Baseline;
 use crate::run::{capture, program, succeed};
 
 /// What to count.
@@ -22,6 +26,12 @@ pub(crate) struct Options {
     /// Iterations of the longer run; the shorter has a tenth.
     #[arg(long, default_value_t = 10_000)]
     iterations: u64,
+    /// Fails if a case takes over 3 % more than its committed count.
+    #[arg(long, conflicts_with = "save")]
+    check: bool,
+    /// Writes the counts to be committed, of all cases.
+    #[arg(long, conflicts_with = "case")]
+    save: bool,
 }
 
 /// Prints a line for each case. What both runs have in common (start, set-up) cancels out.
@@ -29,15 +39,25 @@ pub(crate) fn counts(root: &Path, options: &Options) -> Result<()> {
     ensure!(options.iterations >= 10, "at least 10 iterations");
     let example = build(root, &options.krate)?;
     let example = example.to_str().context("the target folder is no UTF-8")?;
+    let path =
+        root.join(format!("benches/counts/{}.tsv", options.krate.trim_start_matches("zzq-")));
+    let (rustc, _) = capture(program(root, &["rustc", "--version"]))?;
+    let known = if options.check { Some(Baseline::read(&path, rustc.trim())?) } else { None };
     let (cases, _) = capture(program(root, &[example]))?;
+    let mut now = Baseline::new(rustc.trim());
     println!("{:<40} {:>16}", "case", "instructions/op");
     for case in cases.lines().filter(|case| case.contains(&options.case)) {
         let (few, many) = (options.iterations / 10, options.iterations);
         let counted =
             (instructions(root, example, case, few)?, instructions(root, example, case, many)?);
-        println!("{case:<40} {:>16.1}", per_operation(counted, many - few));
+        let count = per_operation(counted, many - few);
+        println!("{case:<40} {count:>16.1}");
+        now.counts.insert(case.to_owned(), count);
     }
-    Ok(())
+    if options.save {
+        now.write(&path)?;
+    }
+    known.map_or(Ok(()), |known| known.compare(&now, options.case.is_empty()))
 }
 
 /// Builds the example and gives back its path.

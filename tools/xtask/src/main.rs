@@ -12,6 +12,7 @@ mod counts;
 mod fix;
 mod fuzz;
 mod loom;
+mod mutants;
 mod run;
 mod source;
 mod spec;
@@ -42,13 +43,12 @@ enum Command {
     /// The rules of the rooms: edges, purity, unsafe code, form of text and files.
     Tidy,
     /// Which normative statements have a tag in code and a tag in a test.
-    Spec {
-        /// Fail when a statement lacks either.
-        #[arg(long)]
-        strict: bool,
-    },
+    Spec,
     /// Runs every fuzz target in turn within one budget; needs nightly and cargo-fuzz.
     Fuzz(fuzz::Options),
+    /// Mutates functions that have a tag, and runs the tests of their statements; needs
+    /// cargo-mutants.
+    Mutants(mutants::Options),
     /// Models of protocols between threads, tried in all interleavings.
     Loom,
     /// Instructions for each case of a crate's `counts` example, by callgrind.
@@ -71,12 +71,10 @@ fn run(command: Command) -> Result<()> {
         Command::Check => check::check(&root),
         Command::Fix => fix::fix(&root),
         Command::Tidy => tidy::tidy(&Tree::read(&root)?),
-        Command::Spec { strict } => {
-            let mode = if strict { spec::Mode::Strict } else { spec::Mode::Full };
-            spec::spec(&Tree::read(&root)?, mode)
-        }
+        Command::Spec => spec::spec(&Tree::read(&root)?, spec::Mode::Full),
         Command::Loom => loom::loom(&root),
         Command::Fuzz(options) => fuzz::fuzz(&root, &options),
+        Command::Mutants(options) => mutants::mutants(&root, &options),
         Command::Counts(options) => counts::counts(&root, &options),
     }
 }

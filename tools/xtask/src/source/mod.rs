@@ -57,6 +57,22 @@ impl<'a> Source<'a> {
         self.test_functions.iter().any(|range| range.contains(&at))
     }
 
+    /// The name of the test function that a line is part of, or stands on top of.
+    pub(crate) fn test_at_line(&self, line: usize) -> Option<&str> {
+        let at = *self.starts.get(line.checked_sub(1)?)?;
+        let range = self.test_functions.iter().find(|range| range.contains(&at))?;
+        let code = &self.code[range.clone()];
+        let name = &code[words(code, "fn").next()? + 2..];
+        name.trim_start().split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()
+    }
+
+    /// The first line at or below this one that has code, attributes apart.
+    pub(crate) fn code_below(&self, line: usize) -> Option<usize> {
+        let mut lines = self.code.lines().enumerate().skip(line.checked_sub(1)?);
+        let is_code = |text: &str| !text.trim().is_empty() && !text.trim().starts_with("#[");
+        lines.find(|(_, text)| is_code(text)).map(|(at, _)| at + 1)
+    }
+
     /// Every path that code outside of tests names, use trees expanded, with its position.
     pub(crate) fn paths(&self) -> Vec<(usize, String)> {
         let mut paths = paths::paths(&self.code);
@@ -110,6 +126,17 @@ pub(crate) mod tests {
         let file = file("a.rs", "a\nb\n\nc");
         let source = Source::new(&file);
         assert_eq!([0, 1, 2, 4, 5].map(|at| source.line(at)), [1, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_line_in_a_test_has_its_name_and_code_below_it() {
+        let text = "fn a() {}\n// one\n#[test]\nfn b_c() {\n    // two\n\n    d()\n}";
+        let file = file("tests/a.rs", text);
+        let source = Source::new(&file);
+        let names = [1, 2, 5, 99].map(|line| source.test_at_line(line));
+        assert_eq!(names, [None, Some("b_c"), Some("b_c"), None]);
+        let below = [1, 2, 5, 99].map(|line| source.code_below(line));
+        assert_eq!(below, [Some(1), Some(4), Some(7), None]);
     }
 
     #[test]

@@ -14,15 +14,27 @@ pub(super) enum At {
 
 /// One tag.
 #[derive(Debug)]
-pub(super) struct Tag {
-    pub(super) id: String,
+pub(crate) struct Tag {
+    pub(crate) id: String,
     pub(super) at: At,
-    pub(super) path: String,
-    pub(super) line: usize,
+    pub(crate) path: String,
+    pub(crate) line: usize,
+}
+
+impl Tag {
+    /// Whether it stands in a test function.
+    pub(crate) fn is_test(&self) -> bool {
+        self.at == At::Test
+    }
+
+    /// Whether it stands at what the product is made of.
+    pub(crate) fn is_code(&self) -> bool {
+        self.at == At::Code
+    }
 }
 
 /// All tags of the Rust files of the tree.
-pub(super) fn read(tree: &Tree) -> Vec<Tag> {
+pub(crate) fn read(tree: &Tree) -> Vec<Tag> {
     let mut tags = Vec::new();
     for file in tree.ending(".rs") {
         // Most files have none: spare the lexer.

@@ -40,12 +40,13 @@ const RANDOM_MAPS: [&str; 10] = [
 ];
 
 /// Product code that may name tokio; tools, benches and test code may too.
-const ASYNC: [&str; 6] = [
+const ASYNC: [&str; 7] = [
     "mqtt/lanes/src/",
     "mqtt/client/src/",
     "mqtt/broker/src/lib.rs",
     "mqtt/broker/src/api",
     "mqtt/broker/src/bin",
+    "mqtt/broker/src/hooks",
     "mqtt/broker/src/main",
 ];
 
