@@ -116,14 +116,16 @@ impl World {
                 let flags = if *connected { UP } else { AWAY };
                 let own = self.subs.iter_mut().filter(|((owner, _), _)| *owner == session(*n));
                 let any = own.map(|(_, sub)| sub.flags = flags).count() > 0;
-                assert_eq!(self.index.set_flags(session(*n), flags), any);
+                assert_eq!(self.index.set_flags(session(*n), flags, 0), any);
             }
             Op::Route { topic, publisher, qos, retain } => {
                 let topic = name(topic);
                 let Ok(topic) = TopicName::new(&topic) else { return };
                 let publisher = (publisher % 7 != 6).then_some(session(*publisher));
                 let qos = QoS::from_bits(qos % 3).unwrap_or_default();
-                self.route(Publication { topic, publisher, qos, retain: *retain });
+                let client_hash = 0;
+                let retain = *retain;
+                self.route(Publication { topic, publisher, client_hash, qos, retain });
             }
             Op::Retain { topic } => {
                 let topic = name(topic);
@@ -153,7 +155,7 @@ impl World {
         self.next_sub += 1;
         let sub = known.unwrap_or(SubNumber::new(self.next_sub));
         let id = SubscriptionId::new(u32::from(id % 4));
-        let new = Subscriber { session, lane: 0, flags, sub, options, id };
+        let new = Subscriber { session, lane: 0, flags, since: 0, sub, options, id };
         let inserted = self.index.insert(filter, new);
         assert_eq!(inserted == Inserted::Replaced, known.is_some(), "{text}");
         self.subs.insert((session, text.to_owned()), new);

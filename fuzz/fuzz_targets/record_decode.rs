@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zzq_engine::record::NumberRanges;
+use zzq_engine::record::{LateItems, NumberRanges};
 use zzq_engine::{QueueNumber, Record};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -27,13 +27,17 @@ fn read_all(record: &Record<'_>) {
             assert!(ids.count() <= publish.decision.as_bytes().len());
             let _ = (publish.size(), publish.expires_ms(u64::MAX));
         }
-        Record::LateDecision(late) => {
-            assert!(late.items.iter().all(|item| item.qos.is_acknowledged()));
-        }
+        Record::LateDecision(late) => check_items(late.items),
+        Record::History(history) => check_items(history.items),
         Record::Receipt(receipt) => check_sets(receipt.sets.iter().map(|set| set.ranges)),
         Record::Expire(expire) => check_sets(expire.sets.iter().map(|set| set.ranges)),
         _ => {}
     }
+}
+
+/// What enters no queue is there for its group alone.
+fn check_items(items: LateItems<'_>) {
+    assert!(items.iter().all(|item| item.qos.is_acknowledged() || item.orphan.is_some()));
 }
 
 fn check_sets<'a>(sets: impl Iterator<Item = NumberRanges<'a>>) {

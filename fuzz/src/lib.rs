@@ -159,3 +159,36 @@ pub fn put(bytes: &mut [u8], at: usize, field: u32) {
 fn number(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize
 }
+
+/// Makes the checksums of a volume's outer blocks, of nodes and their chain, and of roots right for
+/// the bytes.
+pub fn mend_volume(bytes: &mut [u8]) {
+    if bytes.len() < 2 * BLOCK {
+        return;
+    }
+    let last = bytes.len() - BLOCK;
+    let mut chain = 0;
+    let mut at = BLOCK;
+    while at + 40 <= last && bytes[at..].starts_with(b"ZQND") {
+        let end = at.saturating_add(number(bytes, at + 8)).min(last);
+        if end < at + 40 {
+            break;
+        }
+        let sum = checksum(&bytes[at + 8..end]);
+        put(bytes, at + 4, sum);
+        let both = [u32::to_le_bytes(chain), sum.to_le_bytes()].concat();
+        chain = checksum(&both);
+        for section in (last + 64..bytes.len() - 48).step_by(48) {
+            if number(bytes, section + 16) == at {
+                put(bytes, section + 4, sum);
+            }
+        }
+        at = end;
+    }
+    put(bytes, last + 48, chain);
+    let first = checksum(&bytes[12..BLOCK]);
+    put(bytes, 8, first);
+    put(bytes, last + 16, first);
+    let sum = checksum(&bytes[last + 12..]);
+    put(bytes, last + 8, sum);
+}
