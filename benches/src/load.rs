@@ -22,9 +22,9 @@ mod versus;
 
 pub use account::{Counts, Tracker};
 pub use figures::{Figures, Latency};
-pub use plan::{Load, Pattern, Plan};
-pub use process::{Broker, Usage, usage};
+pub use plan::{Load, Pattern, Plan, TOPIC_DIGITS};
+pub use process::{Broker, Usage, raise_file_limit, usage};
 pub use report::{table, versus_table};
-pub use run::{RunError, Target, run};
+pub use run::{Progress, RunError, Target, run, run_watched};
 pub use stamp::{STAMP_LEN, Stamp};
-pub use versus::{Ratio, Versus, ratios};
+pub use versus::{Ratio, Versus, measures, ratios};

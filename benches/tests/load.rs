@@ -7,7 +7,7 @@ mod stand_in;
 
 use std::time::Duration;
 
-use zzq_bench::load::{Figures, Load, Pattern, Plan, Target, run};
+use zzq_bench::load::{Figures, Load, Pattern, Plan, Progress, Target, run, run_watched};
 use zzq_types::{ProtocolVersion, QoS};
 
 use stand_in::{Forward, stand_in};
@@ -15,6 +15,7 @@ use stand_in::{Forward, stand_in};
 fn plan(pattern: Pattern, qos: QoS) -> Plan {
     Plan {
         pattern,
+        topics: 1,
         qos,
         payload: 32,
         window: 20,
@@ -24,6 +25,7 @@ fn plan(pattern: Pattern, qos: QoS) -> Plan {
         version: ProtocolVersion::V311,
         persistent: false,
         threads: 1,
+        stall: Duration::ZERO,
         patience: Duration::from_millis(300),
     }
 }
@@ -81,6 +83,50 @@ fn what_is_forwarded_twice_is_doubled() {
     let figures = figures(&plan, |n| 1 + usize::from(n % 100 == 50));
     assert_eq!((figures.counts.doubled, figures.counts.delivered), (20, 2020));
     assert_eq!(figures.counts.lost, 0);
+}
+
+#[test]
+fn many_topics_are_heard_by_a_filter() {
+    let plan = Plan { topics: 300, ..plan(Pattern::FanIn(2), QoS::AtLeastOnce) };
+    let figures = figures(&plan, |_| 1);
+    assert!(figures.is_sound(), "{figures:?}");
+    assert_eq!(figures.counts.delivered, 2000);
+}
+
+#[test]
+fn subscribers_that_stall_get_everything_later() {
+    let stall = Duration::from_millis(50);
+    let plan = Plan { stall, ..plan(Pattern::FanOut(2), QoS::AtLeastOnce) };
+    let figures = figures(&plan, |_| 1);
+    assert!(figures.is_sound(), "{figures:?}");
+    // What came did so behind the stall, whenever it was sent.
+    assert!(figures.deliver_seconds >= 0.05, "{figures:?}");
+}
+
+#[test]
+fn a_group_shares_what_is_published() {
+    let plan = plan(Pattern::Shared(3), QoS::AtLeastOnce);
+    let all = figures(&plan, |_| 1);
+    assert!(all.is_sound(), "{all:?}");
+    assert_eq!((all.counts.delivered, all.deliver.samples), (1000, 1000));
+    // Every tenth message goes to nobody, every hundredth to two of them.
+    let uneven = |n: u64| match n % 100 {
+        50 => 2,
+        _ => usize::from(!n.is_multiple_of(10)),
+    };
+    let counts = figures(&plan, uneven).counts;
+    assert_eq!((counts.delivered, counts.lost, counts.doubled), (920, 90, 10));
+}
+
+#[test]
+fn progress_ends_with_all_that_was_delivered() {
+    let target = Target { address: stand_in(|_| 1), pid: None };
+    let mut last = None;
+    let plan = plan(Pattern::FanOut(2), QoS::AtMostOnce);
+    let mut say = |progress| last = Some(progress);
+    run_watched(&plan, target, Duration::from_millis(1), &mut say).unwrap();
+    let last: Progress = last.unwrap();
+    assert_eq!((last.sent, last.delivered), (1000, 2000));
 }
 
 #[test]

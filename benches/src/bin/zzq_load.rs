@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, ValueEnum};
 use zzq_bench::load::{
-    Broker, Figures, Load, Pattern, Plan, STAMP_LEN, Target, Versus, ratios, run, table,
-    versus_table,
+    Broker, Figures, Load, Pattern, Plan, Progress, STAMP_LEN, Target, Versus, raise_file_limit,
+    ratios, run_watched, table, versus_table,
 };
 use zzq_types::{ProtocolVersion, QoS};
 
@@ -25,6 +25,9 @@ use zzq_types::{ProtocolVersion, QoS};
 struct Options {
     #[command(flatten)]
     pattern: PatternOptions,
+    /// Topics of each publisher, in turns; subscribers hear them by a filter with a wildcard.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..100_000_000))]
+    topics: u32,
     /// Quality of service of publishes and subscriptions.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     qos: u8,
@@ -53,6 +56,9 @@ struct Options {
     /// Threads of the load: 2 gives subscribers one of their own.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     threads: u8,
+    /// Subscribers read nothing for so many seconds at the start, of those of publishing.
+    #[arg(long, default_value_t = 0.0)]
+    stall: f64,
     #[command(flatten)]
     target: TargetOptions,
     /// A second broker, which takes turns with the first.
@@ -78,6 +84,9 @@ struct PatternOptions {
     /// This many publishers and one subscriber.
     #[arg(long)]
     fan_in: Option<u32>,
+    /// One publisher and a group of this many subscribers, one of which gets each message.
+    #[arg(long)]
+    shared: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -109,15 +118,16 @@ enum Version {
 impl Options {
     fn plan(&self) -> Result<Plan> {
         ensure!(self.payload >= STAMP_LEN, "a payload has at least {STAMP_LEN} bytes");
+        ensure!(self.stall <= self.duration, "a stall ends before the publishing does");
         ensure!(self.rate.is_none_or(|rate| rate > 0.0), "a rate is above zero");
-        let PatternOptions { pairs, fan_out, fan_in } = self.pattern;
-        let pattern = match (pairs, fan_out, fan_in) {
-            (_, Some(n), _) => Pattern::FanOut(n),
-            (_, _, Some(n)) => Pattern::FanIn(n),
-            (pairs, None, None) => Pattern::Pairs(pairs.unwrap_or(1)),
-        };
+        let PatternOptions { pairs, fan_out, fan_in, shared } = self.pattern;
+        let pairs = Pattern::Pairs(pairs.unwrap_or(1));
+        let pattern = fan_out.map(Pattern::FanOut);
+        let pattern = pattern.or(fan_in.map(Pattern::FanIn)).or(shared.map(Pattern::Shared));
+        let pattern = pattern.unwrap_or(pairs);
         let plan = Plan {
             pattern,
+            topics: self.topics,
             qos: QoS::from_bits(self.qos).context("a quality of service")?,
             payload: self.payload,
             window: self.window,
@@ -131,6 +141,7 @@ impl Options {
             },
             persistent: self.persistent,
             threads: self.threads,
+            stall: Duration::try_from_secs_f64(self.stall).context("a stall")?,
             patience: Duration::from_secs(3),
         };
         ensure!(plan.publishers() > 0 && plan.subscribers() > 0, "a pattern has two ends");
@@ -141,13 +152,13 @@ impl Options {
         let broker = Broker::start(command, self.target.dir.as_deref())
             .with_context(|| format!("starting {command}"))?;
         let target = Target { address: broker.address(), pid: Some(broker.pid()) };
-        run(plan, target).with_context(|| format!("load on {command}"))
+        watched(plan, target).with_context(|| format!("load on {command}"))
     }
 
     fn once(&self, plan: &Plan) -> Result<Figures> {
         match (&self.target.broker, self.target.address) {
             (Some(command), _) => self.on_new_broker(plan, command),
-            (None, Some(address)) => Ok(run(plan, Target { address, pid: self.target.pid })?),
+            (None, Some(address)) => watched(plan, Target { address, pid: self.target.pid }),
             (None, None) => bail!("no broker"),
         }
     }
@@ -172,9 +183,26 @@ impl Options {
     }
 }
 
+/// A run that says on stderr how far it is, if it is long.
+fn watched(plan: &Plan, target: Target) -> Result<Figures> {
+    const EVERY: Duration = Duration::from_secs(2);
+    let mut last = Progress { elapsed: Duration::ZERO, sent: 0, delivered: 0 };
+    let mut say = |now: Progress| {
+        let rate = (now.delivered - last.delivered) / EVERY.as_secs();
+        if now.elapsed >= last.elapsed + EVERY {
+            let seconds = now.elapsed.as_secs();
+            eprintln!("{seconds} s: {} sent, {} delivered, {rate}/s", now.sent, now.delivered);
+            last = now;
+        }
+    };
+    Ok(run_watched(plan, target, EVERY, &mut say)?)
+}
+
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
     let plan = options.plan()?;
+    let (files, wanted) = (raise_file_limit()?, plan.publishers() + plan.subscribers());
+    ensure!(files > u64::from(wanted) + 32, "{wanted} connections, and {files} files at most");
     let sound = if let (Some(first), Some(second)) = (&options.target.broker, &options.versus) {
         let versus = options.in_turns(&plan, first, second)?;
         print(options.json, &versus, || versus_table(&versus.ratios) + &faults(&versus.rounds))?;

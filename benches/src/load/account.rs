@@ -81,6 +81,37 @@ impl Tracker {
         true
     }
 
+    /// Takes over what another subscriber had of the same publisher, where each message goes to
+    /// one of several: what both had was doubled.
+    pub fn join(&mut self, other: &Self) {
+        let both = self.arrivals() + other.arrivals();
+        let mut ranges: Vec<_> = self.ranges().chain(other.ranges()).collect();
+        ranges.sort_unstable();
+        self.gaps.clear();
+        self.highest = 0;
+        for (first, last) in ranges {
+            if first > self.highest + 1 {
+                self.gaps.insert(self.highest + 1, first - 1);
+            }
+            self.highest = self.highest.max(last);
+        }
+        self.delivered += other.delivered;
+        self.reordered += other.reordered;
+        self.doubled += other.doubled + (both - self.arrivals());
+    }
+
+    /// How many numbers have come.
+    fn arrivals(&self) -> u64 {
+        self.ranges().map(|(first, last)| last - first + 1).sum()
+    }
+
+    /// The numbers that have come, first to last.
+    fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        let firsts = std::iter::once(1).chain(self.gaps.values().map(|last| last + 1));
+        let lasts = self.gaps.keys().map(|first| first - 1).chain([self.highest]);
+        firsts.zip(lasts).filter(|(first, last)| first <= last)
+    }
+
     /// The counts, if numbers up to `promised` should have come: all that were sent, or all that
     /// were acknowledged.
     pub fn counts(&self, promised: u64) -> Counts {
@@ -143,6 +174,30 @@ mod tests {
     fn what_comes_again_is_doubled() {
         assert_eq!(counts(&[1, 1, 2, 1], 2), (4, 0, 2, 0));
         assert_eq!(counts(&[1, 4, 2, 2, 4], 4), (5, 1, 2, 1));
+    }
+
+    #[test]
+    fn what_one_of_several_had_was_delivered_and_what_two_had_was_doubled() {
+        // Every division of five messages among two subscribers, who may both have one, or none.
+        for division in 0..4_u64.pow(5) {
+            let has = |who: u64, n: u32| ((division / 4_u64.pow(n - 1)) >> who) & 1;
+            let mut trackers = [Tracker::default(), Tracker::default()];
+            for (who, tracker) in (0..).zip(&mut trackers) {
+                (1..=5)
+                    .filter(|n| has(who, *n) == 1)
+                    .for_each(|n| assert!(tracker.arrived(n.into())));
+            }
+            let [mut joined, other] = trackers;
+            joined.join(&other);
+            let count = |of: u64| (1..=5).filter(|n| has(0, *n) + has(1, *n) == of).count() as u64;
+            let want = Counts {
+                delivered: count(1) + 2 * count(2),
+                lost: count(0),
+                doubled: count(2),
+                ..Counts::default()
+            };
+            assert_eq!(joined.counts(5), want, "{division}");
+        }
     }
 
     /// Against a list of everything that came, over every short history.

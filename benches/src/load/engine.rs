@@ -40,6 +40,13 @@ pub(super) struct Shared {
     failed: AtomicBool,
 }
 
+impl Shared {
+    /// Messages sent and delivered so far.
+    pub(super) fn so_far(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Acquire), self.delivered.load(Ordering::Acquire))
+    }
+}
+
 /// One thread's share of a run.
 #[derive(Debug)]
 pub(super) struct Engine<'a> {
@@ -55,6 +62,8 @@ pub(super) struct Engine<'a> {
     /// Here are publishers, so this thread says when all is published.
     publishes: bool,
     stopped: bool,
+    /// Subscribers do not read yet.
+    stalled: bool,
     pub(super) acks: Recorder,
     pub(super) deliveries: Recorder,
     pub(super) last_ack: u64,
@@ -90,6 +99,7 @@ impl<'a> Engine<'a> {
             ends,
             publishes,
             stopped: false,
+            stalled: !plan.stall.is_zero(),
             acks: Recorder::new(),
             deliveries: Recorder::new(),
             last_ack: 0,
@@ -112,6 +122,7 @@ impl<'a> Engine<'a> {
         loop {
             let now = self.clock.now();
             self.stop_when_over(now);
+            self.read_when_stalled_for_long_enough(now);
             let mut wake = self.wake_paced(now);
             std::mem::swap(&mut turn, &mut self.ready);
             for index in turn.drain(..) {
@@ -146,6 +157,16 @@ impl<'a> Engine<'a> {
         }
     }
 
+    fn read_when_stalled_for_long_enough(&mut self, now: u64) {
+        if !self.stalled || now < nanos(self.plan.stall) {
+            return;
+        }
+        self.stalled = false;
+        for index in 0..self.ends.len() {
+            self.make_ready(index);
+        }
+    }
+
     /// Readies publishers with a message due; returns when the next will be.
     fn wake_paced(&mut self, now: u64) -> Option<u64> {
         let mut next: Option<u64> = None;
@@ -166,6 +187,9 @@ impl<'a> Engine<'a> {
 
     fn turn(&mut self, index: usize, bytes: &mut Vec<u8>) -> Result<(), RunError> {
         let (link, role) = &mut self.ends[index];
+        if self.stalled && matches!(role, Role::Subscriber(_)) {
+            return Ok(());
+        }
         if link.readable {
             if !link.read(bytes)? {
                 return Err(RunError::Closed);
@@ -308,8 +332,8 @@ impl<'a> Engine<'a> {
         })
     }
 
-    pub(super) fn subscribers(&self) -> impl Iterator<Item = &Subscriber> {
-        self.ends.iter().filter_map(|(_, role)| match role {
+    pub(super) fn subscribers(&mut self) -> impl Iterator<Item = &mut Subscriber> {
+        self.ends.iter_mut().filter_map(|(_, role)| match role {
             Role::Subscriber(subscriber) => Some(subscriber),
             Role::Publisher(_) => None,
         })

@@ -5,6 +5,9 @@ use std::time::Duration;
 use zzq_codec::AckKind;
 use zzq_types::{ProtocolVersion, QoS};
 
+/// Digits of the number of a topic, where there are several.
+pub const TOPIC_DIGITS: usize = 8;
+
 /// Who publishes to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -15,6 +18,8 @@ pub enum Pattern {
     FanOut(u32),
     /// This many publishers with a topic each, one subscriber of all.
     FanIn(u32),
+    /// One publisher, a group of this many subscribers of which one gets each message.
+    Shared(u32),
 }
 
 /// How many messages, and how fast.
@@ -31,6 +36,8 @@ pub enum Load {
 pub struct Plan {
     /// Who publishes to whom.
     pub pattern: Pattern,
+    /// Topics of each publisher, which it takes in turns; subscribers hear all of them.
+    pub topics: u32,
     /// Of publishes and subscriptions.
     pub qos: QoS,
     /// Bytes of a payload, at least [`super::STAMP_LEN`].
@@ -49,6 +56,8 @@ pub struct Plan {
     pub persistent: bool,
     /// Threads that the load is made with: 1, or 2 with subscribers in one of their own.
     pub threads: u8,
+    /// Subscribers read nothing for so long at the start.
+    pub stall: Duration,
     /// How long to wait for deliveries when nothing comes any more.
     pub patience: Duration,
 }
@@ -58,14 +67,14 @@ impl Plan {
     pub fn publishers(&self) -> u32 {
         match self.pattern {
             Pattern::Pairs(n) | Pattern::FanIn(n) => n,
-            Pattern::FanOut(_) => 1,
+            Pattern::FanOut(_) | Pattern::Shared(_) => 1,
         }
     }
 
     /// How many subscribe.
     pub fn subscribers(&self) -> u32 {
         match self.pattern {
-            Pattern::Pairs(n) | Pattern::FanOut(n) => n,
+            Pattern::Pairs(n) | Pattern::FanOut(n) | Pattern::Shared(n) => n,
             Pattern::FanIn(_) => 1,
         }
     }
@@ -73,30 +82,34 @@ impl Plan {
     /// How many get each message.
     pub fn receivers(&self) -> u32 {
         match self.pattern {
-            Pattern::Pairs(_) | Pattern::FanIn(_) => 1,
+            Pattern::Pairs(_) | Pattern::FanIn(_) | Pattern::Shared(_) => 1,
             Pattern::FanOut(n) => n,
         }
     }
 
-    /// Where a publisher publishes.
+    /// Where a publisher publishes first. With several topics they end in a number of
+    /// [`TOPIC_DIGITS`] digits.
     pub fn topic(&self, publisher: u32) -> String {
-        format!("load/{publisher}")
+        let own = format!("load/{publisher}");
+        if self.topics > 1 { format!("{own}/{:0TOPIC_DIGITS$}", 0) } else { own }
     }
 
     /// What a subscriber subscribes to.
     pub fn filter(&self, subscriber: u32) -> String {
-        match self.pattern {
-            Pattern::Pairs(_) => self.topic(subscriber),
-            Pattern::FanOut(_) => self.topic(0),
+        let own = match self.pattern {
+            Pattern::Pairs(_) => format!("load/{subscriber}"),
+            Pattern::FanOut(_) => "load/0".to_owned(),
             Pattern::FanIn(_) => "load/+".to_owned(),
-        }
+            Pattern::Shared(_) => "$share/load/load/0".to_owned(),
+        };
+        if self.topics > 1 { own + "/+" } else { own }
     }
 
     /// The publishers whose messages a subscriber gets: the first, and how many.
     pub fn sources(&self, subscriber: u32) -> (u32, u32) {
         match self.pattern {
             Pattern::Pairs(_) => (subscriber, 1),
-            Pattern::FanOut(_) => (0, 1),
+            Pattern::FanOut(_) | Pattern::Shared(_) => (0, 1),
             Pattern::FanIn(n) => (0, n),
         }
     }
@@ -136,6 +149,7 @@ pub(super) mod tests {
     pub(in crate::load) fn plan(pattern: Pattern, load: Load) -> Plan {
         Plan {
             pattern,
+            topics: 1,
             qos: QoS::AtLeastOnce,
             payload: 64,
             window: 10,
@@ -145,6 +159,7 @@ pub(super) mod tests {
             version: ProtocolVersion::V311,
             persistent: false,
             threads: 1,
+            stall: Duration::ZERO,
             patience: Duration::from_secs(1),
         }
     }
@@ -169,5 +184,13 @@ pub(super) mod tests {
         let into = plan(Pattern::FanIn(3), Load::Closed);
         assert_eq!((into.publishers(), into.subscribers(), into.receivers()), (3, 1, 1));
         assert_eq!((into.filter(0).as_str(), into.sources(0)), ("load/+", (0, 3)));
+        let shared = plan(Pattern::Shared(3), Load::Closed);
+        assert_eq!((shared.publishers(), shared.subscribers(), shared.receivers()), (1, 3, 1));
+        assert_eq!((shared.filter(2).as_str(), shared.sources(2)), ("$share/load/load/0", (0, 1)));
+        let many = Plan { topics: 5, ..into };
+        assert_eq!(
+            (many.filter(0).as_str(), many.topic(2)),
+            ("load/+/+", "load/2/00000000".into())
+        );
     }
 }

@@ -3,13 +3,16 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// How long a broker may take to listen, and to stop.
-const PATIENCE: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_mins(1);
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What a process has used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
@@ -60,36 +63,59 @@ fn kib(status: &str, name: &str) -> Option<u64> {
 pub struct Broker {
     child: Child,
     address: SocketAddr,
+    words: Vec<String>,
+    started_in: Duration,
     _folder: tempfile::TempDir,
 }
 
 impl Broker {
     /// Runs `command`, with `{port}` and `{dir}` filled in, and waits until the port answers. The
     /// folder is made below `place`, or where temporary files go.
-    pub fn start(command: &str, place: Option<&std::path::Path>) -> io::Result<Self> {
+    pub fn start(command: &str, place: Option<&Path>) -> io::Result<Self> {
+        Self::start_with(command, "", place)
+    }
+
+    /// As [`Broker::start`], with `{config}` for a file of this text, which is filled in as well.
+    pub fn start_with(command: &str, config: &str, place: Option<&Path>) -> io::Result<Self> {
         let folder = match place {
             Some(place) => tempfile::tempdir_in(place)?,
             None => tempfile::tempdir()?,
         };
         let address = free_address()?;
-        let folder_name = folder.path().to_string_lossy();
-        let words: Vec<String> = command
-            .split_whitespace()
-            .map(|word| word.replace("{port}", &address.port().to_string()))
-            .map(|word| word.replace("{dir}", &folder_name))
-            .collect();
-        let (program, arguments) = words
-            .split_first()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "an empty command"))?;
-        let child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut broker = Self { child, address, _folder: folder };
+        let config_file = folder.path().join("broker.conf");
+        let data = folder.path().join("data");
+        fs::create_dir(&data)?;
+        let fill = |text: &str| {
+            text.replace("{port}", &address.port().to_string())
+                .replace("{dir}", &data.to_string_lossy())
+                .replace("{config}", &config_file.to_string_lossy())
+        };
+        if !config.is_empty() {
+            fs::write(&config_file, fill(config))?;
+        }
+        let words: Vec<String> = command.split_whitespace().map(fill).collect();
+        let began = Instant::now();
+        let child = spawn(&words)?;
+        let mut broker =
+            Self { child, address, words, started_in: Duration::ZERO, _folder: folder };
         broker.wait_for_port()?;
+        broker.started_in = began.elapsed();
         Ok(broker)
+    }
+
+    /// Kills it and starts it again over what it has left; how long that took to listen.
+    pub fn kill_and_restart(&mut self) -> io::Result<Duration> {
+        self.child.kill()?;
+        self.child.wait()?;
+        let began = Instant::now();
+        self.child = spawn(&self.words)?;
+        self.wait_for_port()?;
+        Ok(began.elapsed())
+    }
+
+    /// From the start of its process until the port answered.
+    pub fn started_in(&self) -> Duration {
+        self.started_in
     }
 
     fn wait_for_port(&mut self) -> io::Result<()> {
@@ -140,6 +166,25 @@ impl Drop for Broker {
     }
 }
 
+fn spawn(words: &[String]) -> io::Result<Child> {
+    let (program, arguments) = words
+        .split_first()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "an empty command"))?;
+    Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+/// Lets this process have as many connections as the system allows; says how many files that is.
+pub fn raise_file_limit() -> io::Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
@@ -161,6 +206,12 @@ mod tests {
         let usage = usage("self").unwrap();
         assert!(usage.resident_kib > 0 && usage.peak_kib >= usage.resident_kib, "{usage:?}");
         assert!(super::usage("0").is_err());
+    }
+
+    #[test]
+    fn as_many_files_as_the_system_allows() {
+        let most = raise_file_limit().unwrap();
+        assert_eq!(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), most);
     }
 
     #[test]

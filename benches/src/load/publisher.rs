@@ -7,7 +7,7 @@ use zzq_types::{PacketId, Properties, TopicName};
 
 use super::figures::Recorder;
 use super::link::{FULL, Link};
-use super::plan::Plan;
+use super::plan::{Plan, TOPIC_DIGITS};
 use super::stamp::{STAMP_LEN, Stamp};
 
 /// Messages made between two looks at the clock.
@@ -20,6 +20,8 @@ pub(super) struct Publisher {
     /// A PUBLISH with its payload, in which identifier and mark are set.
     template: Vec<u8>,
     packet_id_at: Option<usize>,
+    /// How many topics, and where the number of one ends.
+    topics: (u64, usize),
     stamp_at: usize,
     window: usize,
     /// The most it will send.
@@ -33,8 +35,8 @@ pub(super) struct Publisher {
 
 impl Publisher {
     pub(super) fn new(plan: &Plan, number: u32) -> Result<Self, EncodeError> {
-        let topic = plan.topic(number);
-        let topic = TopicName::new(&topic).map_err(|_| EncodeError::NoTopic)?;
+        let name = plan.topic(number);
+        let topic = TopicName::new(&name).map_err(|_| EncodeError::NoTopic)?;
         let mut template = Vec::new();
         let head = PublishHead {
             dup: false,
@@ -46,10 +48,15 @@ impl Publisher {
         let encoder = Encoder::new(plan.version);
         let place = encoder.publish_header(&head, plan.payload, &mut template)?;
         template.resize(place.total_len, b'.');
+        // The topic follows its length, and is the first that is variable about a PUBLISH.
+        let header = &template[..place.header_len];
+        let topic_at = header.windows(name.len()).position(|part| part == name.as_bytes());
+        let topics_end = topic_at.ok_or(EncodeError::NoTopic)? + name.len();
         Ok(Self {
             number,
             template,
             packet_id_at: place.packet_id_at,
+            topics: (u64::from(plan.topics), topics_end),
             stamp_at: place.header_len,
             window: usize::from(plan.window),
             limit: plan.count.unwrap_or(u64::MAX),
@@ -102,6 +109,10 @@ impl Publisher {
         let start = out.len();
         out.extend_from_slice(&self.template);
         let packet = &mut out[start..];
+        let (topics, end) = self.topics;
+        if topics > 1 {
+            number_topic((self.sent - 1) % topics, &mut packet[end - TOPIC_DIGITS..end]);
+        }
         if let Some(at) = self.packet_id_at {
             let id = PacketId::of_queue_number(self.sent).get();
             packet[at..at + 2].copy_from_slice(&id.to_be_bytes());
@@ -149,6 +160,13 @@ impl Publisher {
     /// The number up to which all were acknowledged, or sent at QoS 0.
     pub(super) fn promised(&self) -> u64 {
         self.open.front().map_or(self.sent, |(oldest, _)| oldest - 1)
+    }
+}
+
+fn number_topic(mut number: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
     }
 }
 
@@ -211,6 +229,18 @@ mod tests {
         let payload = &link.out[link.out.len() - plan.payload..];
         let want = Stamp { publisher: 0, sequence: 4, time: 3_000_000 };
         assert_eq!(Stamp::read(payload), Some(want));
+    }
+
+    #[test]
+    fn topics_take_turns() {
+        let plan = Plan { topics: 3, ..plan(Pattern::Pairs(1), Load::Closed) };
+        let (mut link, _listener) = link();
+        let mut publisher = Publisher::new(&plan, 0).unwrap();
+        publisher.fill(&plan, || 0, &mut link);
+        let packet = publisher.template.len();
+        let topics: Vec<_> = link.out.chunks(packet).take(4).map(|packet| &packet[4..19]).collect();
+        let want = [0, 1, 2, 0].map(|n| format!("load/0/{n:08}"));
+        assert_eq!(topics, want.each_ref().map(String::as_bytes));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
 use thiserror::Error;
 use zzq_codec::{DecodeError, EncodeError};
@@ -12,7 +14,7 @@ use super::clock::Clock;
 use super::engine::{Engine, Role, Shared};
 use super::figures::{Figures, Recorder};
 use super::link::Link;
-use super::plan::Plan;
+use super::plan::{Pattern, Plan};
 use super::process::{Usage, usage};
 use super::publisher::Publisher;
 use super::setup;
@@ -50,8 +52,29 @@ pub struct Target {
     pub pid: Option<u32>,
 }
 
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Since the first message could be sent.
+    pub elapsed: Duration,
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages delivered, repeated ones once.
+    pub delivered: u64,
+}
+
 /// Runs a plan.
 pub fn run(plan: &Plan, target: Target) -> Result<Figures, RunError> {
+    run_watched(plan, target, Duration::MAX, &mut |_| {})
+}
+
+/// Runs a plan and says how far it is, so often and once at the end.
+pub fn run_watched(
+    plan: &Plan,
+    target: Target,
+    every: Duration,
+    say: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Figures, RunError> {
     let subscribers = (0..plan.subscribers())
         .map(|number| {
             let link = setup::subscriber(target.address, plan, number)?;
@@ -68,10 +91,10 @@ pub fn run(plan: &Plan, target: Target) -> Result<Figures, RunError> {
     let before = (used(target.pid)?, usage("self")?);
     let (shared, clock) = (Shared::default(), Clock::start());
     let crews = split(plan, publishers, subscribers);
-    let engines = drive(plan, &shared, clock, crews)?;
+    let engines = drive(plan, &shared, clock, crews, (every, say))?;
     let after = (used(target.pid)?, usage("self")?);
     let broker = before.0.zip(after.0).map(|(before, after)| spent(before, after));
-    Ok(figures(engines, broker, spent(before.1, after.1)))
+    Ok(figures(plan, engines, broker, spent(before.1, after.1)))
 }
 
 /// The connections of each thread.
@@ -92,6 +115,7 @@ fn drive<'a>(
     shared: &'a Shared,
     clock: Clock,
     crews: Vec<Vec<(Link, Role)>>,
+    (every, say): (Duration, &mut (dyn FnMut(Progress) + Send)),
 ) -> Result<Vec<Engine<'a>>, RunError> {
     let run = |ends| -> Result<Engine<'a>, RunError> {
         let mut engine = Engine::new(plan, shared, clock, ends)?;
@@ -99,18 +123,58 @@ fn drive<'a>(
         Ok(engine)
     };
     thread::scope(|scope| {
+        let (going_on, ended) = mpsc::channel::<()>();
+        let watch = move || {
+            // Nothing is ever sent: the other end is dropped at the end.
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                say(progress(shared, clock));
+            }
+            say(progress(shared, clock));
+        };
+        scope.spawn(watch);
         let threads: Vec<_> =
             crews.into_iter().map(|ends| scope.spawn(move || run(ends))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(Err(RunError::Panic))).collect()
+        let engines = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(Err(RunError::Panic)))
+            .collect();
+        drop(going_on);
+        engines
     })
+}
+
+fn progress(shared: &Shared, clock: Clock) -> Progress {
+    let (sent, delivered) = shared.so_far();
+    Progress { elapsed: Duration::from_nanos(clock.now()), sent, delivered }
 }
 
 fn spent(before: Usage, after: Usage) -> Usage {
     Usage { cpu_seconds: after.cpu_seconds - before.cpu_seconds, ..after }
 }
 
+/// What became of all messages, given up to which number each publisher was promised delivery.
+fn account(plan: &Plan, engines: &mut [Engine<'_>], promised: &[u64]) -> Counts {
+    let mut subscribers = engines.iter_mut().flat_map(Engine::subscribers);
+    if matches!(plan.pattern, Pattern::Shared(_))
+        && let Some(all) = subscribers.next()
+    {
+        subscribers.for_each(|member| all.join(member));
+        return all.counts(promised);
+    }
+    let mut counts = Counts::default();
+    for subscriber in subscribers {
+        counts += subscriber.counts(promised);
+    }
+    counts
+}
+
 #[expect(clippy::cast_precision_loss, reason = "counts and times of a run are below 2^53")]
-fn figures(engines: Vec<Engine<'_>>, broker: Option<Usage>, own: Usage) -> Figures {
+fn figures(
+    plan: &Plan,
+    mut engines: Vec<Engine<'_>>,
+    broker: Option<Usage>,
+    own: Usage,
+) -> Figures {
     let promised: Vec<u64> =
         engines.iter().flat_map(Engine::publishers).map(Publisher::promised).collect();
     let published: u64 = engines.iter().flat_map(Engine::publishers).map(|one| one.sent).sum();
@@ -118,10 +182,7 @@ fn figures(engines: Vec<Engine<'_>>, broker: Option<Usage>, own: Usage) -> Figur
     let acknowledged =
         engines.iter().flat_map(Engine::publishers).map(|one| one.acknowledged).sum::<u64>();
     let numbered = engines.iter().any(Engine::is_numbered);
-    let mut counts = Counts::default();
-    for subscriber in engines.iter().flat_map(Engine::subscribers) {
-        counts += subscriber.counts(&promised);
-    }
+    let counts = account(plan, &mut engines, &promised);
     let (mut acks, mut deliveries) = (Recorder::new(), Recorder::new());
     let (mut last_ack, mut last_delivery) = (0, 0);
     for engine in engines {

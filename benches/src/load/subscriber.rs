@@ -63,6 +63,14 @@ impl Subscriber {
         }
     }
 
+    /// Takes over what another member of its group had.
+    pub(super) fn join(&mut self, other: &Self) {
+        self.foreign += other.foreign;
+        for (tracker, other) in self.trackers.iter_mut().zip(&other.trackers) {
+            tracker.join(other);
+        }
+    }
+
     /// The counts, given up to which number each publisher was promised delivery.
     pub(super) fn counts(&self, promised: &[u64]) -> Counts {
         let mut counts = Counts { foreign: self.foreign, ..Counts::default() };

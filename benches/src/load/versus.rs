@@ -46,6 +46,11 @@ fn float(kib: u64) -> f64 {
     kib as f64
 }
 
+/// The figures of one run that can be compared, by name.
+pub fn measures(run: &Figures) -> impl Iterator<Item = (&'static str, f64)> {
+    MEASURES.iter().filter_map(|(name, measure)| Some((*name, measure(run)?)))
+}
+
 /// Compares round by round; figures that are zero or missing in any round are left out.
 pub fn ratios(rounds: &[(Figures, Figures)]) -> Vec<Ratio> {
     MEASURES.iter().filter_map(|(name, measure)| ratio(name, *measure, rounds)).collect()

@@ -119,19 +119,24 @@ impl Connection {
         }
     }
 
-    /// Sends a message on to everybody who subscribed to its topic, or to all topics.
+    /// Sends a message on to everybody who subscribed to its topic, or to all topics, and to the
+    /// members of the group in turns.
     fn deliver(&mut self, publish: &Publish<'_>) {
         let sequence = Stamp::read(publish.payload).unwrap().sequence;
-        let mut copies = Vec::new();
-        for _ in 0..(self.forward)(sequence) {
-            self.encoder.publish(publish, &mut copies).unwrap();
-        }
+        let times = (self.forward)(sequence);
+        let mut copy = Vec::new();
+        self.encoder.publish(publish, &mut copy).unwrap();
         let mut subscribers = self.subscribers.lock().unwrap();
-        for filter in [publish.topic.unwrap().as_str(), "load/+"] {
+        for filter in [publish.topic.unwrap().as_str(), "load/+", "load/+/+"] {
             for stream in subscribers.get_mut(filter).into_iter().flatten() {
                 // A run that has ended reads no more.
-                let _gone = stream.write_all(&copies);
+                let _gone = stream.write_all(&copy.repeat(times));
             }
+        }
+        for _ in 0..times {
+            let Some(members) = subscribers.get_mut("$share/load/load/0") else { break };
+            members.rotate_left(1);
+            let _gone = members[0].write_all(&copy);
         }
     }
 }

@@ -8,7 +8,6 @@
 
 mod bound;
 mod cell;
-mod chart;
 mod outstanding;
 mod peer;
 mod report;
@@ -21,15 +20,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use zzq_bench::chart::{Bars, Chart};
+use zzq_bench::spread::Spread;
 use zzq_wal::io::Backend;
 
 use crate::bound::Bound;
 use crate::cell::{CELLS, Cell, TABLE_LEAST, Verdict};
-use crate::chart::Chart;
 use crate::outstanding::Outcome;
 use crate::peer::Peer;
 use crate::report::{HEAD, PEER_HEAD, count};
-use crate::rounds::{Figures, Measured, Medians, Round};
+use crate::rounds::{Figures, Measured, Ratios, Round};
 use crate::writers::Writers;
 
 /// Measures how near the log is to the disk: records a second and p50, beside the least that a
@@ -62,7 +62,7 @@ struct Arguments {
     /// How the log's writes reach the disk. The bound's go through Linux AIO.
     #[arg(long, default_value = "auto")]
     backend: Backend,
-    /// A directory for charts of the medians, as SVG.
+    /// A directory for charts of the ratios, as SVG.
     #[arg(long)]
     charts: Option<PathBuf>,
 }
@@ -101,21 +101,26 @@ fn run(arguments: &Arguments) -> Result<Verdict> {
 
 /// Charts of what all cells have.
 fn draw(measured: &[Measured], directory: &Path) -> Result<()> {
-    let subjects = ["bound", "zzq-wal", "zzq-disk 0.5.0"];
+    let subjects = ["zzq-wal", "zzq-disk 0.5.0"];
     let with_peer = measured.iter().all(|cell| cell.peer.is_some());
-    let subjects = if with_peer { &subjects[..] } else { &subjects[..2] };
-    let chart = |title, figure: fn(&Medians) -> f64, label| {
+    let subjects = if with_peer { &subjects[..] } else { &subjects[..1] };
+    let chart = |title, ratio: fn(&Ratios) -> Spread, target: fn(&Cell) -> f64| {
         let cells = measured.iter().map(|cell| {
-            let peer = cell.peer.as_ref().filter(|_| with_peer).map(|(medians, _)| medians);
-            let all = [Some(&cell.bound), Some(&cell.log), peer];
-            (cell.cell.name(), all.into_iter().flatten().map(figure).collect())
+            let peer = cell.peer.as_ref().filter(|_| with_peer).map(|(_, ratios)| ratios);
+            Bars {
+                name: cell.cell.name(),
+                ratios: [Some(&cell.ratios), peer].into_iter().flatten().map(ratio).collect(),
+                target: Some(target(&cell.cell)),
+            }
         });
-        Chart { title, subjects, cells: cells.collect(), label }
+        Chart { title, subjects, reference: "the bound", cells: cells.collect() }
     };
     std::fs::create_dir_all(directory)?;
-    let rate = chart("durable records a second", |medians| medians.rate, count);
+    let title = "durable records a second by the bound's: more is better";
+    let rate = chart(title, |ratios| ratios.rate, |cell| cell.rate_least);
     std::fs::write(directory.join("wal_rate.svg"), rate.svg())?;
-    let p50 = chart("p50 to durable, us", |medians| medians.p50_us, |us| format!("{us:.0}"));
+    let title = "p50 to durable by the bound's: less is better";
+    let p50 = chart(title, |ratios| ratios.p50, |cell| cell.p50_most);
     std::fs::write(directory.join("wal_p50.svg"), p50.svg())?;
     Ok(())
 }

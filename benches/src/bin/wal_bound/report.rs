@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::rounds::{Measured, Spread};
+use crate::rounds::Measured;
 
 /// The head of the table.
 pub(crate) const HEAD: &str = "\
@@ -89,12 +89,6 @@ impl fmt::Display for Measured {
             bound.rate / cell.table.0,
             self.verdict.name(),
         )
-    }
-}
-
-impl fmt::Display for Spread {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:.2} ({:.2}-{:.2})", self.median, self.least, self.most)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Subjects measured in turns, and what is said about them.
 //!
-//! Owns: medians, spreads and ratios. A ratio is the median of the ratios of neighbours, so that
+//! Owns: medians and ratios. A ratio is the median of the ratios of neighbours, so that
 //! a machine that changes its pace changes both sides of each.
 
 use anyhow::Result;
 use serde::Serialize;
+use zzq_bench::spread::Spread;
 
 use crate::cell::{Cell, Verdict};
 use crate::outstanding::Outcome;
@@ -44,14 +45,6 @@ pub(crate) struct Round {
     pub(crate) log: Figures,
     /// Where a peer has been built.
     pub(crate) peer: Option<Figures>,
-}
-
-/// The middle of some values, and how far they lie apart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) least: f64,
-    pub(crate) most: f64,
 }
 
 /// Medians of one subject.
@@ -123,22 +116,6 @@ impl Ratios {
     }
 }
 
-impl Spread {
-    /// Of an even number of values the mean of the two in the middle; of none, not a number.
-    pub(crate) fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let at = |nth: usize| values.get(nth).copied().unwrap_or(f64::NAN);
-        let upper = values.len() / 2;
-        let lower = if values.len().is_multiple_of(2) { upper.saturating_sub(1) } else { upper };
-        Self {
-            median: f64::midpoint(at(lower), at(upper)),
-            least: at(0),
-            most: at(values.len().saturating_sub(1)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,14 +127,6 @@ mod tests {
 
     fn round(bound: Figures, log: Figures) -> Round {
         Round { bound, log, peer: None }
-    }
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        let spread = Spread::of([5.0, 1.0, 3.0].into_iter());
-        assert_eq!(spread, Spread { median: 3.0, least: 1.0, most: 5.0 });
-        assert_eq!(Spread::of([1.0, 2.0, 4.0, 8.0].into_iter()).median.to_string(), "3");
-        assert!(Spread::of([].into_iter()).median.is_nan());
     }
 
     #[test]

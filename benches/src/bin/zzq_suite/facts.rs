@@ -1,0 +1,102 @@
+//! What brokers do rather than how fast: under a receiver that does not read, and when killed.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use zzq_bench::client::{Client, leave};
+use zzq_bench::load::{Broker, Figures, Load, Pattern, Plan, Target, run, usage};
+use zzq_types::{ProtocolVersion, QoS};
+
+use crate::peers::Found;
+
+/// Messages of 4 KiB that a crash finds waiting: few, for a broker may write all of them anew with
+/// each.
+const WAITING: u32 = 200;
+
+/// A table of each broker's answers; what fails is said in it.
+pub(crate) fn text(brokers: &[Found], place: &Path, say: &mut dyn FnMut(&str)) -> String {
+    let mut text = String::from(
+        "| broker | QoS 0, receiver stalls | QoS 1, receiver stalls | killed (-9), with storage |\n\
+         |---|---|---|---|\n",
+    );
+    for found in brokers {
+        say(&found.version);
+        let cells = [
+            overload(found, QoS::AtMostOnce, place),
+            overload(found, QoS::AtLeastOnce, place),
+            crash(found, place),
+        ]
+        .map(|cell| cell.unwrap_or_else(|error| format!("failed: {error:#}")));
+        // Writing to a string does not fail.
+        let _written = writeln!(text, "| {} | {} |", found.version, cells.join(" | "));
+    }
+    text
+}
+
+/// One publisher as fast as it can, one subscriber that reads nothing for as long.
+fn stalled(qos: QoS) -> Plan {
+    const SPAN: Duration = Duration::from_secs(2);
+    Plan {
+        pattern: Pattern::Pairs(1),
+        topics: 1,
+        qos,
+        payload: 4096,
+        window: 1000,
+        load: Load::Closed,
+        duration: SPAN,
+        count: None,
+        version: ProtocolVersion::V311,
+        persistent: false,
+        threads: 2,
+        stall: SPAN,
+        patience: Duration::from_secs(3),
+    }
+}
+
+fn overload(found: &Found, qos: QoS, place: &Path) -> Result<String> {
+    let (command, config) = found.start(false).context("does not start without storage")?;
+    let broker = Broker::start_with(&command, config, Some(place))?;
+    let before = usage(&broker.pid().to_string())?.resident_kib;
+    let target = Target { address: broker.address(), pid: Some(broker.pid()) };
+    Ok(told(&run(&stalled(qos), target)?, before))
+}
+
+fn told(figures: &Figures, before_kib: u64) -> String {
+    let Figures { published, acknowledged, counts, broker, .. } = figures;
+    let kept = if *acknowledged > 0 { *acknowledged } else { *published };
+    let what = if *acknowledged > 0 { "acknowledged" } else { "sent" };
+    let peak = broker.map_or(0, |used| used.peak_kib.saturating_sub(before_kib)) / 1024;
+    format!("{kept} {what}, {} lost, {peak} MiB more", counts.lost)
+}
+
+/// Messages wait for a client that is away, all acknowledged; the broker is killed at once.
+fn crash(found: &Found, place: &Path) -> Result<String> {
+    let Some((command, config)) = found.start(true) else {
+        return Ok("not measured".to_owned());
+    };
+    let mut broker = Broker::start_with(&command, config, Some(place))?;
+    leave(broker.address(), "reader", "queue")?;
+    let mut publisher = Client::connect(broker.address(), "p", false)?;
+    publisher.publish(WAITING, 4096, false, |_| "queue".to_owned())?;
+    broker.kill_and_restart()?;
+    let came = Client::connect(broker.address(), "reader", true)?.take_what_comes()?;
+    Ok(format!("{WAITING} acknowledged, {} lost", WAITING.saturating_sub(came)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zzq_bench::load::{Counts, Usage};
+
+    #[test]
+    fn what_was_kept_is_what_was_acknowledged_or_else_sent() {
+        let counts = Counts { lost: 3, ..Counts::default() };
+        let broker = Some(Usage { peak_kib: 4096, ..Usage::default() });
+        let figures = Figures { published: 10, counts, broker, ..Figures::default() };
+        assert_eq!(told(&figures, 1024), "10 sent, 3 lost, 3 MiB more");
+        let acked = Figures { acknowledged: 8, ..figures };
+        assert_eq!(told(&acked, 4096), "8 acknowledged, 3 lost, 0 MiB more");
+    }
+}
