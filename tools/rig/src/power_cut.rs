@@ -205,9 +205,10 @@ pub(crate) fn choose(
         let place = random.index(behind.len());
         let at = behind[place];
         let next = behind.get(place + 1).copied().unwrap_or(at);
-        // Just before the flush that would have covered them, most writes are at stake.
+        // Just before the flush that would have covered them, most writes are at stake. Each of
+        // the two moments meets each survival.
         let at = if nth.is_multiple_of(2) { at } else { next.saturating_sub(1).max(at) };
-        cuts.push((at, survival(nth)));
+        cuts.push((at, survival(nth / 2)));
     }
     cuts.sort_by_key(|(at, _)| *at);
     cuts
@@ -232,4 +233,25 @@ pub(crate) fn write_image(path: &Path, image: &Image) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_survival_is_met_behind_a_flush_and_just_before_the_next() {
+        let write = Event::Write { offset: 0, bytes: vec![1; 512].into() };
+        let flush = Event::Flush { covers: 0 };
+        let events: Vec<Event> =
+            (0..40).map(|at| if at % 4 == 0 { &flush } else { &write }.clone()).collect();
+        let cuts = choose(&events, 2 * SURVIVALS.len(), &mut Random::new(1));
+        let met: BTreeSet<(bool, String)> = cuts
+            .iter()
+            .map(|(at, survival)| (at % 4 == 1, format!("{survival:?}")))
+            .collect();
+        assert_eq!(met.len(), cuts.len());
+    }
 }

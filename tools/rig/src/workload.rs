@@ -55,8 +55,18 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Sizes at which segments roll soon and bodies are often split.
 pub fn options() -> Result<Options> {
+    options_with(128 * 1024)
+}
+
+/// The same where nothing may be synced: a new segment is, with all that the device holds, so none
+/// is to follow the first ones.
+fn careless_options() -> Result<Options> {
+    options_with(2 * 1024 * 1024)
+}
+
+fn options_with(segment_size: u64) -> Result<Options> {
     Ok(Options {
-        segment_size: 128 * 1024,
+        segment_size,
         group_size: 32 * 1024,
         chunk_size: 4096,
         part_size: 8192,
@@ -68,7 +78,11 @@ pub fn options() -> Result<Options> {
 /// Lives in this directory; says what happens through `voice`.
 pub fn live(directory: &Path, life: &Life, voice: File) -> Result<()> {
     let disk = FileDisk::open(directory, life.backend)?;
-    if life.drop_syncs { run(Careless(disk), life, voice) } else { run(disk, life, voice) }
+    if life.drop_syncs {
+        run(Careless(disk), careless_options()?, life, voice)
+    } else {
+        run(disk, options()?, life, voice)
+    }
 }
 
 /// The owner of a record that recovery shows.
@@ -106,9 +120,9 @@ impl Wake for Waker {
     }
 }
 
-fn run<D: Disk>(disk: D, life: &Life, mut voice: File) -> Result<()> {
+fn run<D: Disk>(disk: D, options: Options, life: &Life, mut voice: File) -> Result<()> {
     let mut numbers = BTreeMap::new();
-    let (log, recovery) = Log::open(disk, options()?, 0, &mut |record| {
+    let (log, recovery) = Log::open(disk, options, 0, &mut |record| {
         let body = owner(&record)?;
         numbers.insert(body.lane, body.number);
         Ok(())
