@@ -6,7 +6,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zzq_fuzz::mend_volume;
 use zzq_snapshot::{Kind, Listing, Shelf, Volume, at_full_speed, cold_name, image_name};
 use zzq_wal::format::segment::Identity;
 use zzq_wal::sim_disk::SimDisk;
@@ -15,11 +14,7 @@ use zzq_wal::sim_disk::SimDisk;
 const NUMBER: u64 = 9;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((mode, bytes)) = bytes.split_first() else { return };
-    let mut bytes = bytes.to_vec();
-    if mode % 2 == 1 {
-        mend_volume(&mut bytes);
-    }
+    let Some(bytes) = zzq_fuzz::volume(bytes) else { return };
     let disk = SimDisk::new();
     disk.insert(&image_name(NUMBER), bytes);
     // What the golden file needs.

@@ -8,7 +8,6 @@
 use std::ops::ControlFlow;
 
 use libfuzzer_sys::fuzz_target;
-use zzq_fuzz::mend_volume;
 use zzq_snapshot::{TopicsFile, topics_name};
 use zzq_wal::sim_disk::SimDisk;
 
@@ -16,11 +15,7 @@ use zzq_wal::sim_disk::SimDisk;
 const SEGMENT: u64 = 9;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((mode, bytes)) = bytes.split_first() else { return };
-    let mut bytes = bytes.to_vec();
-    if mode % 2 == 1 {
-        mend_volume(&mut bytes);
-    }
+    let Some(bytes) = zzq_fuzz::volume(bytes) else { return };
     let disk = SimDisk::new();
     disk.insert(&topics_name(SEGMENT), bytes);
     let Ok(file) = TopicsFile::open(&disk, SEGMENT) else { return };

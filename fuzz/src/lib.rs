@@ -160,9 +160,19 @@ fn number(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize
 }
 
+/// The file that a target was given: its first byte says whether checksums are mended.
+pub fn volume(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (mode, bytes) = bytes.split_first()?;
+    let mut bytes = bytes.to_vec();
+    if mode % 2 == 1 {
+        mend_volume(&mut bytes);
+    }
+    Some(bytes)
+}
+
 /// Makes the checksums of a volume's outer blocks, of nodes and their chain, and of roots right for
 /// the bytes.
-pub fn mend_volume(bytes: &mut [u8]) {
+fn mend_volume(bytes: &mut [u8]) {
     if bytes.len() < 2 * BLOCK {
         return;
     }

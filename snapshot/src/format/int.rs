@@ -1,9 +1,6 @@
 //! Integers in LEB128, in their shortest form: of up to 32 bits, as lengths within nodes are, and
 //! of up to 64.
 
-/// The longest form.
-const LEN_MAX: usize = 5;
-
 /// The longest form of 64 bits.
 const LONG_MAX: usize = 10;
 
@@ -42,21 +39,13 @@ pub(crate) const fn len(value: u32) -> usize {
         0x80..0x4000 => 2,
         0x4000..0x20_0000 => 3,
         0x20_0000..0x1000_0000 => 4,
-        _ => LEN_MAX,
+        _ => 5,
     }
 }
 
 /// Takes one from the front of `bytes`; `None` if there is none in its shortest form.
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u32> {
-    let mut value = 0_u64;
-    for (at, &byte) in bytes.iter().take(LEN_MAX).enumerate() {
-        value |= u64::from(byte & 0x7F) << (7 * at);
-        if byte < 0x80 {
-            *bytes = &bytes[at + 1..];
-            return u32::try_from(value).ok().filter(|_| at == 0 || byte > 0);
-        }
-    }
-    None
+    u32::try_from(take_long(bytes)?).ok()
 }
 
 #[cfg(test)]

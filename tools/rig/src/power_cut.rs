@@ -248,10 +248,8 @@ mod tests {
         let events: Vec<Event> =
             (0..40).map(|at| if at % 4 == 0 { &flush } else { &write }.clone()).collect();
         let cuts = choose(&events, 2 * SURVIVALS.len(), &mut Random::new(1));
-        let met: BTreeSet<(bool, String)> = cuts
-            .iter()
-            .map(|(at, survival)| (at % 4 == 1, format!("{survival:?}")))
-            .collect();
+        let met: BTreeSet<(bool, String)> =
+            cuts.iter().map(|(at, survival)| (at % 4 == 1, format!("{survival:?}"))).collect();
         assert_eq!(met.len(), cuts.len());
     }
 }

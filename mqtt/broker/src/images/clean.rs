@@ -175,7 +175,10 @@ impl Homes {
         for old in old.iter() {
             let number = home(cold, &old, alive);
             let rank = number.and_then(|number| numbers.binary_search(&number).ok());
-            ranks.push(rank.and_then(|rank| u16::try_from(rank + 1).ok()).unwrap_or(0));
+            let Ok(rank) = u16::try_from(rank.map_or(0, |rank| rank + 1)) else {
+                unreachable!("{} cold files: they are kept below {FILES_MAX}", numbers.len());
+            };
+            ranks.push(rank);
         }
         Self { numbers, ranks }
     }
