@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(invariant::check(&whole), Ok(()), "after {record:?}");
         assert_eq!(held, whole.references(), "after {record:?}");
         resumed.apply(lsn, time_ms, &record, &mut NoEffects);
-        if lsn.get() % 8 == 0 {
+        if lsn.get().is_multiple_of(8) {
             resumed = Sections::of(&resumed, Select::All).load(Shard::WHOLE).expect("an image");
         }
     }
