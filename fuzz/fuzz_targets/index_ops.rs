@@ -231,7 +231,7 @@ fn take_pick<'a>(
 ) -> &'a Subscriber {
     let is = |sub: &&Subscriber| sub.session == session && sub.sub == pick;
     let mut all = groups.iter();
-    let key = all.find(|(_, members)| members.iter().any(|sub| is(sub))).map(|(key, _)| *key);
+    let key = all.find(|(_, members)| members.iter().any(&is)).map(|(key, _)| *key);
     let members = key.and_then(|key| groups.remove(&key)).unwrap_or_default();
     let picked = members.iter().copied().find(is);
     let picked = picked.unwrap_or_else(|| unreachable!("{session} {pick} is not wanted"));
