@@ -1,7 +1,7 @@
 //! Instructions for one operation, counted by callgrind: a figure that a busy machine does not
 //! change, so that a rise can be refused.
 //!
-//! Assumes: the crate has an example `counts` that prints the names of its cases, one a line,
+//! Assumes: the crate `zzq-x` has an example `x_counts` that prints the names of its cases, one a line,
 //! when it has no argument, and with a name and a number runs that case so many times. What it is
 //! held to stands in `benches/counts`.
 
@@ -62,15 +62,16 @@ pub(crate) fn counts(root: &Path, options: &Options) -> Result<()> {
 
 /// Builds the example and gives back its path.
 fn build(root: &Path, krate: &str) -> Result<PathBuf> {
-    let package = format!("zzq-{}", krate.trim_start_matches("zzq-"));
-    let mut command = program(root, &["cargo", "build", "--release", "--example=counts"]);
-    command.arg(format!("--package={package}"));
+    let room = krate.trim_start_matches("zzq-");
+    let example = format!("{room}_counts");
+    let mut command = program(root, &["cargo", "build", "--release"]);
+    command.args([format!("--package=zzq-{room}"), format!("--example={example}")]);
     succeed(command)?;
     let (json, _) =
         capture(program(root, &["cargo", "metadata", "--no-deps", "--format-version=1"]))?;
     let metadata: serde_json::Value = serde_json::from_str(&json)?;
     let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
-    Ok(Path::new(target).join("release/examples/counts"))
+    Ok(Path::new(target).join("release/examples").join(example))
 }
 
 fn instructions(root: &Path, example: &str, case: &str, iterations: u64) -> Result<u64> {
