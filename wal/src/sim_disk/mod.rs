@@ -48,6 +48,7 @@ mod state;
 mod tamper;
 #[cfg(test)]
 mod tests;
+mod void;
 
 use std::fmt;
 use std::io;
@@ -59,6 +60,7 @@ use self::names::FileId;
 pub use self::random::Random;
 use self::state::State;
 pub use self::tamper::Unsynced;
+pub use self::void::{VoidDisk, VoidFile};
 use crate::disk::{Completion, Disk, DiskFile, Write, assert_blocks};
 use crate::io::IoBuffer;
 

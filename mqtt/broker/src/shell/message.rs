@@ -10,24 +10,23 @@ use zzq_types::{Lsn, Properties, TopicName};
 
 use super::wire::Content;
 
-/// A message by itself. Clones share it.
-#[derive(Clone, Debug)]
-pub(crate) struct Message {
+/// What takes the bytes of a message apart, and what is no byte of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Head {
     topic_len: u16,
     properties_len: u32,
     expires_ms: Option<u64>,
     time_ms: u64,
-    bytes: Bytes,
 }
 
-impl Message {
-    /// Copies a message.
-    pub(crate) fn copy(content: Content<'_>) -> Self {
+impl Head {
+    /// Appends the bytes of a message.
+    pub(super) fn write(content: Content<'_>, out: &mut Vec<u8>) -> Self {
         let (topic, properties) = (content.topic.as_str(), content.properties.as_bytes());
-        let mut bytes = Vec::with_capacity(topic.len() + properties.len() + content.payload.len());
-        bytes.extend_from_slice(topic.as_bytes());
-        bytes.extend_from_slice(properties);
-        bytes.extend_from_slice(content.payload);
+        out.reserve(topic.len() + properties.len() + content.payload.len());
+        out.extend_from_slice(topic.as_bytes());
+        out.extend_from_slice(properties);
+        out.extend_from_slice(content.payload);
         // A topic's length is two bytes on the wire, and so are all lengths within properties
         // whose sum a packet bounds.
         let lens = (u16::try_from(topic.len()), u32::try_from(properties.len()));
@@ -37,13 +36,12 @@ impl Message {
             properties_len: lens.1.unwrap_or(0),
             expires_ms: content.expires_ms,
             time_ms: content.time_ms,
-            bytes: bytes.into(),
         }
     }
 
-    /// The message to be sent.
-    pub(super) fn content(&self) -> Content<'_> {
-        let (topic, rest) = self.bytes.split_at(usize::from(self.topic_len));
+    /// The message of which these are the bytes.
+    pub(super) fn content<'a>(&self, bytes: &'a [u8]) -> Content<'a> {
+        let (topic, rest) = bytes.split_at(usize::from(self.topic_len));
         let (properties, payload) = rest.split_at(self.properties_len as usize);
         let topic = core::str::from_utf8(topic).ok().and_then(|text| TopicName::new(text).ok());
         // It was one when it was copied.
@@ -57,6 +55,27 @@ impl Message {
             time_ms: self.time_ms,
             place: None,
         }
+    }
+}
+
+/// A message by itself. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    head: Head,
+    bytes: Bytes,
+}
+
+impl Message {
+    /// Copies a message.
+    pub(crate) fn copy(content: Content<'_>) -> Self {
+        let mut bytes = Vec::new();
+        let head = Head::write(content, &mut bytes);
+        Self { head, bytes: bytes.into() }
+    }
+
+    /// The message to be sent.
+    pub(super) fn content(&self) -> Content<'_> {
+        self.head.content(&self.bytes)
     }
 
     fn weight(&self) -> usize {

@@ -12,6 +12,7 @@ mod alias;
 mod answers;
 mod changes;
 mod connect;
+mod direct;
 mod due;
 mod exchange;
 mod fetched;
@@ -72,6 +73,7 @@ pub(crate) use self::wire::Content;
 
 use self::answers::Answer;
 use self::changes::Changes;
+use self::direct::Directs;
 use self::follow::{Gathered, Later};
 use self::full::Full;
 use self::held::Holding;
@@ -179,6 +181,8 @@ pub(crate) struct Shell<D: Disk> {
     queries: Vec<(LaneIndex, Query)>,
     /// Notes that found their ring full.
     kept_notes: VecDeque<(LaneIndex, Note, Class)>,
+    /// Messages that went to other lanes.
+    directs: Directs,
     clogged: Clogged,
     throttled: Throttled,
     full: Full,
@@ -285,6 +289,7 @@ impl<D: Disk> Shell<D> {
             sub_acks: SubAcks::default(),
             queries: Vec::new(),
             kept_notes: VecDeque::new(),
+            directs: Directs::default(),
             clogged: Clogged::default(),
             throttled: Throttled::default(),
             full: Full::default(),

@@ -3,15 +3,17 @@
 //! Assumes: a lane's notes to another arrive in order. A ring that is full makes its notes wait
 //! here, in order; publishes are held before that.
 
+use std::sync::Arc;
+
 use zzq_engine::record::Publish as PublishRecord;
-use zzq_engine::{Decision, Record, Routed, SessionFlags, SessionNumber, Subscriber};
+use zzq_engine::{Record, Routed, SessionFlags, SessionNumber, Subscriber};
 use zzq_lanes::{Class, LaneIndex};
-use zzq_types::{Filter, Lsn, QoS};
+use zzq_types::{Filter, QoS};
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
+use super::direct::{Direct, Number};
 use super::live::Made;
-use super::message::Message;
 use super::publish::Handed;
 use super::retained::{Found, Query};
 use super::wire::Content;
@@ -36,7 +38,7 @@ pub(crate) struct Taken {
 #[derive(Debug)]
 pub(crate) enum Note {
     /// A message that does not go by way of the log.
-    Publish(Box<Direct>),
+    Publish(Arc<Direct>),
     /// Subscriptions were made: take them and report.
     Subscribed { change: u32, taken: Vec<Taken> },
     /// Subscriptions are gone: forget them and report.
@@ -55,25 +57,6 @@ pub(crate) enum Note {
     Query(Query),
     /// These.
     Found(Found),
-}
-
-/// A message that goes from lane to lane.
-#[derive(Clone, Debug)]
-pub(crate) struct Direct {
-    pub(super) number: Number,
-    pub(super) qos: QoS,
-    pub(super) retain: bool,
-    pub(super) decision: Box<[u8]>,
-    pub(super) message: Message,
-}
-
-/// What names a message that goes from lane to lane.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Number {
-    /// It is in no log: its number on all lanes.
-    Own(Lsn),
-    /// Its record, which retains it.
-    Record(Made),
 }
 
 /// Where a message was published.
@@ -200,15 +183,10 @@ impl<D: Disk> Shell<D> {
         if others == 0 {
             return;
         }
-        let direct = Direct {
-            number,
-            qos: record.qos,
-            retain: record.retain,
-            decision: record.decision.as_bytes().into(),
-            message: Message::copy(content),
-        };
+        let how = (record.qos, record.retain);
+        let direct = self.directs.make(number, how, record.decision, content);
         for lane in (0..self.lanes).filter(|lane| others & 1 << lane != 0) {
-            let note = Note::Publish(Box::new(direct.clone()));
+            let note = Note::Publish(Arc::clone(&direct));
             self.send_note(io, LaneIndex(lane), note, Class::Bulk);
         }
     }
@@ -274,11 +252,8 @@ impl<D: Disk> Shell<D> {
     }
 
     fn take_direct(&mut self, io: &mut Io<'_, D>, direct: &Direct) {
-        let decision = Decision::parse(&direct.decision);
-        assert!(decision.is_ok(), "a decision that a lane made: {decision:?}");
-        let Ok(decision) = decision else { return };
-        let content = direct.message.content();
-        let record = content.record(direct.qos, decision);
+        let content = direct.content();
+        let record = content.record(direct.qos, direct.decision());
         let record = PublishRecord { retain: direct.retain, ..record };
         match direct.number {
             Number::Record(made) => self.deliver_retained(io, &record, content, made, Way::Across),

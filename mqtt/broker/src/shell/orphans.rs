@@ -12,10 +12,11 @@ use zzq_lanes::{Class, LaneIndex};
 use zzq_types::{Filter, Lsn, Properties, PropertiesBuf, Property};
 use zzq_wal::disk::Disk;
 
+use super::direct::Number;
 use super::follow::Delivery0;
 use super::journal::{How, Journal};
 use super::message::Message;
-use super::notes::{Direct, Note, Number};
+use super::notes::Note;
 use super::put::Late;
 use super::wire::{Content, Ids};
 use super::{Io, Shell};
@@ -196,12 +197,12 @@ impl<D: Disk> Shell<D> {
         let qos = picked.qos;
         let mut decision = DecisionBuf::new();
         decision.push(picked.session, qos, false, Some(picked.sub), picked.id);
-        let decision = decision.as_decision().as_bytes().into();
         // The member's lane may have the message under its own number already, for others.
         let number = Number::Own(self.journal.take_own());
-        let direct = Direct { number, qos, retain: false, decision, message };
+        let decision = decision.as_decision();
+        let direct = self.directs.make(number, (qos, false), decision, message.content());
         let to = LaneIndex(picked.lane);
-        self.send_note(io, to, Note::Publish(Box::new(direct)), Class::Receipt);
+        self.send_note(io, to, Note::Publish(direct), Class::Receipt);
         let mut sets = RangeSetsBuf::new();
         sets.push_ranges(from.session, Closing::Dropped, [NumberRange::one(from.number)]);
         self.put_expire(io, &sets, ExpiredTopics::EMPTY, true)

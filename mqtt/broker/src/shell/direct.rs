@@ -1,0 +1,154 @@
+//! Messages that go from lane to lane past the log.
+//!
+//! Owns: what such a message is, and the memory of it, which comes back: a lane keeps a hand on
+//! what it has sent, and writes the next message where all others have let go.
+//! Does not know: rings, receivers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use zzq_engine::Decision;
+use zzq_types::{Lsn, QoS};
+
+use super::live::Made;
+use super::message::Head;
+use super::wire::Content;
+
+/// So many are kept to be written again; what is under way beyond them is simply freed.
+const KEPT_MOST: usize = 512;
+
+/// Memory of longer messages is not kept.
+const LENGTH_MOST: usize = 4096;
+
+/// A message that goes from lane to lane.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    pub(super) number: Number,
+    pub(super) qos: QoS,
+    pub(super) retain: bool,
+    head: Head,
+    decision_len: usize,
+    /// The decision, then what `head` takes apart.
+    bytes: Vec<u8>,
+}
+
+/// What names a message that goes from lane to lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Number {
+    /// It is in no log: its number on all lanes.
+    Own(Lsn),
+    /// Its record, which retains it.
+    Record(Made),
+}
+
+impl Direct {
+    fn empty() -> Self {
+        let (number, qos) = (Number::Own(Lsn::ZERO), QoS::AtMostOnce);
+        let (head, bytes) = (Head::default(), Vec::new());
+        Self { number, qos, retain: false, head, decision_len: 0, bytes }
+    }
+
+    /// Where it goes.
+    pub(super) fn decision(&self) -> Decision<'_> {
+        let decision = Decision::parse(&self.bytes[..self.decision_len]);
+        assert!(decision.is_ok(), "a decision that a lane made: {decision:?}");
+        decision.unwrap_or(Decision::NOBODY)
+    }
+
+    /// What is sent.
+    pub(super) fn content(&self) -> Content<'_> {
+        self.head.content(&self.bytes[self.decision_len..])
+    }
+}
+
+/// What a lane has sent, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Directs(VecDeque<Arc<Direct>>);
+
+impl Directs {
+    /// A message to be sent.
+    pub(super) fn make(
+        &mut self,
+        number: Number,
+        (qos, retain): (QoS, bool),
+        decision: Decision<'_>,
+        content: Content<'_>,
+    ) -> Arc<Direct> {
+        let mut direct = self.take_back().unwrap_or_else(|| Arc::new(Direct::empty()));
+        let Some(it) = Arc::get_mut(&mut direct) else { unreachable!("nobody else has it") };
+        (it.number, it.qos, it.retain) = (number, qos, retain);
+        it.bytes.clear();
+        it.bytes.extend_from_slice(decision.as_bytes());
+        it.decision_len = it.bytes.len();
+        it.head = Head::write(content, &mut it.bytes);
+        if it.bytes.capacity() <= LENGTH_MOST && self.0.len() < KEPT_MOST {
+            self.0.push_back(Arc::clone(&direct));
+        }
+        direct
+    }
+
+    /// The oldest, if all others have let go of it.
+    fn take_back(&mut self) -> Option<Arc<Direct>> {
+        Arc::get_mut(self.0.front_mut()?)?;
+        self.0.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zzq_engine::{DecisionBuf, SessionNumber};
+    use zzq_types::{Properties, TopicName};
+
+    use super::*;
+
+    fn make(directs: &mut Directs, payload: &[u8]) -> Arc<Direct> {
+        let mut decision = DecisionBuf::new();
+        decision.push_plain(SessionNumber::new(7).unwrap(), QoS::AtLeastOnce, false);
+        let topic = TopicName::new("a/b").unwrap();
+        let properties = Properties::EMPTY;
+        let content =
+            Content { topic, properties, payload, expires_ms: Some(3), time_ms: 9, place: None };
+        let number = Number::Own(Lsn::new(5));
+        directs.make(number, (QoS::AtLeastOnce, false), decision.as_decision(), content)
+    }
+
+    #[test]
+    fn a_message_gives_back_what_it_was_made_of() {
+        let mut directs = Directs::default();
+        drop(make(&mut directs, b"a longer one before"));
+        let direct = make(&mut directs, b"p");
+        let content = direct.content();
+        assert_eq!((content.topic.as_str(), content.payload), ("a/b", &b"p"[..]));
+        assert_eq!((content.expires_ms, content.time_ms), (Some(3), 9));
+        let to: Vec<u64> = direct.decision().iter().map(|to| to.session.get()).collect();
+        assert_eq!(to, [7]);
+    }
+
+    #[test]
+    fn memory_is_used_again_when_all_have_let_go() {
+        let mut directs = Directs::default();
+        let first = make(&mut directs, b"1");
+        let (also, place) = (Arc::clone(&first), Arc::as_ptr(&first));
+        let second = make(&mut directs, b"2");
+        assert_ne!(Arc::as_ptr(&second), place);
+        drop(first);
+        assert_ne!(Arc::as_ptr(&make(&mut directs, b"3")), place, "one holds it still");
+        drop(also);
+        assert_eq!(Arc::as_ptr(&make(&mut directs, b"4")), place);
+        assert_eq!(second.content().payload, b"2");
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut directs = Directs::default();
+        drop(make(&mut directs, &[0; LENGTH_MOST]));
+        assert!(directs.0.is_empty(), "long ones are not kept");
+        let under_way: Vec<_> = (0..2 * KEPT_MOST).map(|_| make(&mut directs, b"x")).collect();
+        assert_eq!(directs.0.len(), KEPT_MOST);
+        drop(under_way);
+        for _ in 0..2 * KEPT_MOST {
+            make(&mut directs, b"x");
+        }
+        assert_eq!(directs.0.len(), KEPT_MOST);
+    }
+}
