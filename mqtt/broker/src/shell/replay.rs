@@ -74,6 +74,17 @@ struct Cursor {
     /// The next message is so heavy that it waits until it is alone in the queue.
     is_heavy: bool,
     step: Step,
+    ahead: Ahead,
+}
+
+/// The stretch behind the one that is being handed over and sent, if it goes out at QoS 0 as that
+/// does: no queue has to have room for it.
+#[derive(Debug)]
+enum Ahead {
+    Nothing,
+    /// It is under way.
+    Asked,
+    Found(Stretch),
 }
 
 /// Room for history in a queue.
@@ -194,7 +205,10 @@ impl<D: Disk> Shell<D> {
             if let Some(cursor) = self.replaying.cursors.get_mut(&key)
                 && cursor.ticket == stretch.ticket
             {
-                cursor.step = Step::Found(stretch);
+                match cursor.step {
+                    Step::Asked => cursor.step = Step::Found(stretch),
+                    _ => cursor.ahead = Ahead::Found(stretch),
+                }
             }
         }
     }
@@ -257,6 +271,7 @@ impl<D: Disk> Shell<D> {
                 ticket: self.replaying.take_ticket(),
                 is_heavy: false,
                 step: Step::Due,
+                ahead: Ahead::Nothing,
             };
             self.replaying.cursors.insert(key, cursor);
         }
@@ -274,7 +289,10 @@ impl<D: Disk> Shell<D> {
             cursor.step = match std::mem::replace(&mut cursor.step, Step::Asked) {
                 Step::Asked => return true,
                 Step::Found(stretch) => match self.hand_over_history(io, key, cursor, stretch) {
-                    Ok(step) => step,
+                    Ok(step) => {
+                        self.look_ahead(io, key, cursor, &step);
+                        step
+                    }
                     Err(None) => return false,
                     Err(Some(stretch)) => {
                         cursor.step = Step::Found(*stretch);
@@ -287,6 +305,10 @@ impl<D: Disk> Shell<D> {
                         return true;
                     }
                     // What was begun anew meanwhile has another cursor.
+                    if cursor.next != replay.next {
+                        (cursor.ahead, cursor.ticket) =
+                            (Ahead::Nothing, self.replaying.take_ticket());
+                    }
                     (cursor.base, cursor.next) = (replay.next, replay.next);
                     let known = self.state.session(session);
                     cursor.last = known.map_or(cursor.last, |known| known.queue().last());
@@ -297,7 +319,13 @@ impl<D: Disk> Shell<D> {
                         cursor.step = Step::Sending(fleeting);
                         return true;
                     }
-                    Step::Due
+                    match std::mem::replace(&mut cursor.ahead, Ahead::Nothing) {
+                        Ahead::Nothing => Step::Due,
+                        // What was read ahead has come as live.
+                        _ if replay.is_live => return false,
+                        Ahead::Asked => Step::Asked,
+                        Ahead::Found(stretch) => Step::Found(stretch),
+                    }
                 }
                 Step::Waits(lsn) if lsn > self.journal.committed_lsn() => {
                     cursor.step = Step::Waits(lsn);
@@ -323,7 +351,7 @@ impl<D: Disk> Shell<D> {
         cursor: &mut Cursor,
         replay: Replay,
     ) -> Option<Step> {
-        let (session, sub) = key;
+        let session = key.0;
         if cursor.next > self.journal.committed_lsn() {
             if replay.passed_by >= cursor.next {
                 self.later.pump(replay.passed_by, session);
@@ -333,12 +361,39 @@ impl<D: Disk> Shell<D> {
             return self.put_history(io, key, cursor, true, &[]);
         }
         let room = self.room_for_history(io, session, cursor)?;
+        self.ask_for_history(key, cursor, replay.since_ms, room)?;
+        Some(Step::Asked)
+    }
+
+    /// Asks for what follows a stretch that is to be sent at QoS 0, so that it is read meanwhile.
+    fn look_ahead(&mut self, io: &mut Io<'_, D>, key: Key, cursor: &mut Cursor, step: &Step) {
+        let is_fleeting = cursor.qos == QoS::AtMostOnce
+            && matches!(step, Step::Handed(_, fleeting) if !fleeting.is_empty());
+        if !is_fleeting || cursor.next > self.journal.committed_lsn() {
+            return;
+        }
+        let replay = self.replay_of(key.0, Some(key.1));
+        let room = self.room_for_history(io, key.0, cursor);
+        if let Some((replay, room)) = replay.zip(room)
+            && self.ask_for_history(key, cursor, replay.since_ms, room).is_some()
+        {
+            cursor.ahead = Ahead::Asked;
+        }
+    }
+
+    fn ask_for_history(
+        &mut self,
+        (session, sub): Key,
+        cursor: &mut Cursor,
+        since_ms: u64,
+        room: Room,
+    ) -> Option<()> {
         let wanted = Wanted {
             session,
             sub,
             ticket: self.replaying.take_ticket(),
             from: cursor.next,
-            since_ms: replay.since_ms,
+            since_ms,
             filter: cursor.filter.clone(),
             qos: cursor.qos,
             retain_as_published: cursor.retain_as_published,
@@ -349,11 +404,11 @@ impl<D: Disk> Shell<D> {
         };
         cursor.ticket = wanted.ticket;
         self.replaying.seat.as_ref()?.request(wanted);
-        Some(Step::Asked)
+        Some(())
     }
 
     /// What a session may be given now, if anything: what its client takes at a time, and as much
-    /// again. It leaves room in the queue for what is published.
+    /// again. It leaves room in the queue for what is published. What comes at QoS 0 takes none.
     fn room_for_history(
         &self,
         io: &mut Io<'_, D>,
@@ -374,11 +429,11 @@ impl<D: Disk> Shell<D> {
         let free = (limits.max_queued_bytes / 4 * 3).saturating_sub(queue.bytes());
         let (others, comes) = self.others_of(session);
         let is_all = queue.is_empty() && !comes;
-        let room = Room {
-            messages: (left / (others + 1)).clamp(1, STRETCH_MOST),
-            bytes: free / (others as u64 + 1),
-            is_all,
+        let messages = match cursor.qos {
+            QoS::AtMostOnce => STRETCH_MOST,
+            _ => (left / (others + 1)).clamp(1, STRETCH_MOST),
         };
+        let room = Room { messages, bytes: free / (others as u64 + 1), is_all };
         (queue.bytes() < bytes && (is_all || !cursor.is_heavy)).then_some(room)
     }
 
