@@ -326,7 +326,8 @@ fn a_long_absence_takes_disk_and_not_memory_also_at_the_next_start() {
 #[test]
 fn all_outputs_together_are_bounded() {
     const MANY: usize = 64;
-    const MESSAGES: usize = 10_000;
+    /// More than outputs, sockets and what goes from lane to lane take together.
+    const MESSAGES: usize = 40_000;
     /// Small enough to be copied for each receiver.
     const SMALL: usize = 1000;
     const TOTAL_KIB: u64 = 8 << 10;

@@ -1,35 +1,55 @@
-//! Messages that go from lane to lane past the log.
+//! Messages that go from lane to lane past the log, one by one or a run of them.
 //!
-//! Owns: what such a message is, and the memory of it, which comes back: a lane keeps a hand on
+//! Owns: what is sent of them, and the memory of it, which comes back: a lane keeps a hand on
 //! what it has sent, and writes the next message where all others have let go.
 //! Does not know: rings, receivers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use zzq_codec::Run;
 use zzq_engine::Decision;
-use zzq_types::{Lsn, QoS};
+use zzq_types::{Lsn, ProtocolVersion, QoS};
 
 use super::live::Made;
 use super::message::Head;
 use super::wire::Content;
 
 /// So many are kept to be written again; what is under way beyond them is simply freed.
-const KEPT_MOST: usize = 512;
+const KEPT_MOST: usize = 256;
 
-/// Memory of longer messages is not kept.
-const LENGTH_MOST: usize = 4096;
+/// Memory of longer ones is not kept.
+const LENGTH_MOST: usize = 8192;
 
-/// A message that goes from lane to lane.
+/// A message that goes from lane to lane, or a run of them at QoS 0.
 #[derive(Debug)]
 pub(crate) struct Direct {
+    what: What,
+    decision_len: usize,
+    /// The decision, then the message, or the packets of the run.
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Message(Manner, Head),
+    Run(ProtocolVersion),
+}
+
+/// How a message goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
     pub(super) number: Number,
     pub(super) qos: QoS,
     pub(super) retain: bool,
-    head: Head,
-    decision_len: usize,
-    /// The decision, then what `head` takes apart.
-    bytes: Vec<u8>,
+}
+
+/// What another lane has sent.
+#[derive(Debug)]
+pub(super) enum Sent<'a> {
+    Message(Manner, Content<'a>),
+    /// As its publisher wrote it, in this version.
+    Run(ProtocolVersion, &'a [u8]),
 }
 
 /// What names a message that goes from lane to lane.
@@ -42,10 +62,9 @@ pub(super) enum Number {
 }
 
 impl Direct {
-    fn empty() -> Self {
-        let (number, qos) = (Number::Own(Lsn::ZERO), QoS::AtMostOnce);
-        let (head, bytes) = (Head::default(), Vec::new());
-        Self { number, qos, retain: false, head, decision_len: 0, bytes }
+    const fn empty() -> Self {
+        let what = What::Run(ProtocolVersion::V311);
+        Self { what, decision_len: 0, bytes: Vec::new() }
     }
 
     /// Where it goes.
@@ -56,8 +75,12 @@ impl Direct {
     }
 
     /// What is sent.
-    pub(super) fn content(&self) -> Content<'_> {
-        self.head.content(&self.bytes[self.decision_len..])
+    pub(super) fn sent(&self) -> Sent<'_> {
+        let bytes = &self.bytes[self.decision_len..];
+        match self.what {
+            What::Message(manner, head) => Sent::Message(manner, head.content(bytes)),
+            What::Run(version) => Sent::Run(version, bytes),
+        }
     }
 }
 
@@ -67,20 +90,40 @@ pub(super) struct Directs(VecDeque<Arc<Direct>>);
 
 impl Directs {
     /// A message to be sent.
-    pub(super) fn make(
+    pub(super) fn message(
         &mut self,
-        number: Number,
-        (qos, retain): (QoS, bool),
+        manner: Manner,
         decision: Decision<'_>,
         content: Content<'_>,
     ) -> Arc<Direct> {
+        self.make(decision, |out| What::Message(manner, Head::write(content, out)))
+    }
+
+    /// A run at QoS 0 to be sent.
+    pub(super) fn run(&mut self, decision: Decision<'_>, run: Run<'_>) -> Arc<Direct> {
+        let version = if run.is_v5() { ProtocolVersion::V5 } else { ProtocolVersion::V311 };
+        self.make(decision, |out| {
+            out.extend_from_slice(run.as_bytes());
+            What::Run(version)
+        })
+    }
+
+    /// Whether there is memory for a run: pieces that are under way are fewer than are kept.
+    pub(super) fn has_memory(&mut self) -> bool {
+        self.0.len() < KEPT_MOST || self.0.front_mut().is_some_and(|it| Arc::get_mut(it).is_some())
+    }
+
+    fn make(
+        &mut self,
+        decision: Decision<'_>,
+        write: impl FnOnce(&mut Vec<u8>) -> What,
+    ) -> Arc<Direct> {
         let mut direct = self.take_back().unwrap_or_else(|| Arc::new(Direct::empty()));
         let Some(it) = Arc::get_mut(&mut direct) else { unreachable!("nobody else has it") };
-        (it.number, it.qos, it.retain) = (number, qos, retain);
         it.bytes.clear();
         it.bytes.extend_from_slice(decision.as_bytes());
         it.decision_len = it.bytes.len();
-        it.head = Head::write(content, &mut it.bytes);
+        it.what = write(&mut it.bytes);
         if it.bytes.capacity() <= LENGTH_MOST && self.0.len() < KEPT_MOST {
             self.0.push_back(Arc::clone(&direct));
         }
@@ -108,8 +151,16 @@ mod tests {
         let properties = Properties::EMPTY;
         let content =
             Content { topic, properties, payload, expires_ms: Some(3), time_ms: 9, place: None };
-        let number = Number::Own(Lsn::new(5));
-        directs.make(number, (QoS::AtLeastOnce, false), decision.as_decision(), content)
+        let (number, qos) = (Number::Own(Lsn::new(5)), QoS::AtLeastOnce);
+        let manner = Manner { number, qos, retain: false };
+        directs.message(manner, decision.as_decision(), content)
+    }
+
+    fn content(direct: &Direct) -> Content<'_> {
+        match direct.sent() {
+            Sent::Message(_, content) => content,
+            Sent::Run(..) => panic!("{direct:?}"),
+        }
     }
 
     #[test]
@@ -117,7 +168,7 @@ mod tests {
         let mut directs = Directs::default();
         drop(make(&mut directs, b"a longer one before"));
         let direct = make(&mut directs, b"p");
-        let content = direct.content();
+        let content = content(&direct);
         assert_eq!((content.topic.as_str(), content.payload), ("a/b", &b"p"[..]));
         assert_eq!((content.expires_ms, content.time_ms), (Some(3), 9));
         let to: Vec<u64> = direct.decision().iter().map(|to| to.session.get()).collect();
@@ -135,7 +186,7 @@ mod tests {
         assert_ne!(Arc::as_ptr(&make(&mut directs, b"3")), place, "one holds it still");
         drop(also);
         assert_eq!(Arc::as_ptr(&make(&mut directs, b"4")), place);
-        assert_eq!(second.content().payload, b"2");
+        assert_eq!(content(&second).payload, b"2");
     }
 
     #[test]
@@ -145,7 +196,9 @@ mod tests {
         assert!(directs.0.is_empty(), "long ones are not kept");
         let under_way: Vec<_> = (0..2 * KEPT_MOST).map(|_| make(&mut directs, b"x")).collect();
         assert_eq!(directs.0.len(), KEPT_MOST);
+        assert!(!directs.has_memory());
         drop(under_way);
+        assert!(directs.has_memory());
         for _ in 0..2 * KEPT_MOST {
             make(&mut directs, b"x");
         }

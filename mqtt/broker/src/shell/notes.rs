@@ -5,14 +5,15 @@
 
 use std::sync::Arc;
 
+use zzq_codec::Run;
 use zzq_engine::record::Publish as PublishRecord;
-use zzq_engine::{Record, Routed, SessionFlags, SessionNumber, Subscriber};
+use zzq_engine::{Decision, Record, Routed, SessionFlags, SessionNumber, Subscriber};
 use zzq_lanes::{Class, LaneIndex};
 use zzq_types::{Filter, QoS};
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
-use super::direct::{Direct, Number};
+use super::direct::{Direct, Manner, Number, Sent};
 use super::live::Made;
 use super::publish::Handed;
 use super::retained::{Found, Query};
@@ -183,10 +184,26 @@ impl<D: Disk> Shell<D> {
         if others == 0 {
             return;
         }
-        let how = (record.qos, record.retain);
-        let direct = self.directs.make(number, how, record.decision, content);
+        let manner = Manner { number, qos: record.qos, retain: record.retain };
+        let direct = self.directs.message(manner, record.decision, content);
+        self.send_to_each(io, others, &direct);
+    }
+
+    /// Sends a run at QoS 0 to these lanes.
+    pub(super) fn send_run_direct(
+        &mut self,
+        io: &mut Io<'_, D>,
+        others: u64,
+        decision: Decision<'_>,
+        run: Run<'_>,
+    ) {
+        let direct = self.directs.run(decision, run);
+        self.send_to_each(io, others, &direct);
+    }
+
+    fn send_to_each(&mut self, io: &mut Io<'_, D>, others: u64, direct: &Arc<Direct>) {
         for lane in (0..self.lanes).filter(|lane| others & 1 << lane != 0) {
-            let note = Note::Publish(Arc::clone(&direct));
+            let note = Note::Publish(Arc::clone(direct));
             self.send_note(io, LaneIndex(lane), note, Class::Bulk);
         }
     }
@@ -252,12 +269,15 @@ impl<D: Disk> Shell<D> {
     }
 
     fn take_direct(&mut self, io: &mut Io<'_, D>, direct: &Direct) {
-        let content = direct.content();
-        let record = content.record(direct.qos, direct.decision());
-        let record = PublishRecord { retain: direct.retain, ..record };
-        match direct.number {
+        let decision = direct.decision();
+        let (Manner { number, qos, retain }, content) = match direct.sent() {
+            Sent::Message(manner, content) => (manner, content),
+            Sent::Run(version, bytes) => return self.take_run_direct(io, version, decision, bytes),
+        };
+        let record = PublishRecord { retain, ..content.record(qos, decision) };
+        match number {
             Number::Record(made) => self.deliver_retained(io, &record, content, made, Way::Across),
-            Number::Own(_) if direct.qos == QoS::AtMostOnce && !direct.retain => {
+            Number::Own(_) if qos == QoS::AtMostOnce && !retain => {
                 self.deliver_plain(io, &record, content, Way::Across, false);
             }
             Number::Own(lsn) => {

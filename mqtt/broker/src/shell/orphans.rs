@@ -12,7 +12,7 @@ use zzq_lanes::{Class, LaneIndex};
 use zzq_types::{Filter, Lsn, Properties, PropertiesBuf, Property};
 use zzq_wal::disk::Disk;
 
-use super::direct::Number;
+use super::direct::{Manner, Number};
 use super::follow::Delivery0;
 use super::journal::{How, Journal};
 use super::message::Message;
@@ -199,8 +199,8 @@ impl<D: Disk> Shell<D> {
         decision.push(picked.session, qos, false, Some(picked.sub), picked.id);
         // The member's lane may have the message under its own number already, for others.
         let number = Number::Own(self.journal.take_own());
-        let decision = decision.as_decision();
-        let direct = self.directs.make(number, (qos, false), decision, message.content());
+        let (manner, decision) = (Manner { number, qos, retain: false }, decision.as_decision());
+        let direct = self.directs.message(manner, decision, message.content());
         let to = LaneIndex(picked.lane);
         self.send_note(io, to, Note::Publish(direct), Class::Receipt);
         let mut sets = RangeSetsBuf::new();

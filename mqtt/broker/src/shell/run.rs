@@ -5,10 +5,10 @@
 //! may become full, a repeated identifier, a pick) stops no run: its messages go one by one then.
 //! So do those that are records of the log, each of its own.
 
-use zzq_codec::{Ack, AckKind, Publish, Run};
+use zzq_codec::{Ack, AckKind, Decoder, Limits, Packet, Publish, Run};
 use zzq_engine::{Decision, Destination, Publication, SessionFlags, SessionNumber};
 use zzq_lanes::ConnId;
-use zzq_types::{Lsn, QoS};
+use zzq_types::{Lsn, ProtocolVersion, QoS};
 use zzq_wal::disk::Disk;
 
 use super::message::Message;
@@ -16,6 +16,9 @@ use super::publish::outcome;
 use super::rights::may_receive;
 use super::wire::{Content, Ids, Receiver};
 use super::{Io, Shell};
+
+/// Bytes that go to another lane in one piece.
+const ACROSS_MOST: usize = 4096;
 
 /// What became of the run at the front of a connection's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,13 +89,18 @@ impl<D: Disk> Shell<D> {
         let mut buffer = std::mem::take(&mut self.decision);
         let routed = self.router.route_same(&mut self.index, publication, &mut buffer);
         let decision = buffer.as_decision();
-        let here = routed.lanes & !self.bit() == 0;
+        let others = routed.lanes & !self.bit();
+        let (run, _) = if others == 0 { (run, run) } else { run.split_at(across(run)) };
         let held = routed.own_full || routed.held != SessionFlags::NONE;
         let needed = routed.kept || run.qos() == QoS::ExactlyOnce && self.opens_in_log(conn);
-        let goes = here
+        let crosses = run.qos() == QoS::AtMostOnce && run.len() > 1 && self.directs.has_memory();
+        let goes = (others == 0 || crosses)
             && !(held || self.is_for_the_log(run.qos(), needed))
             && self.nothing_stops(decision, run);
         if goes {
+            if others != 0 {
+                self.send_run_direct(io, others, decision, run);
+            }
             self.spread_run(io, session, decision, run);
             self.acknowledge_run(io, conn, run, routed.destinations);
         }
@@ -157,18 +165,43 @@ impl<D: Disk> Shell<D> {
         self.wire.begin(1);
         if run.qos() == QoS::AtMostOnce {
             for to in decision {
-                self.deliver_run0(io, publisher, to, run);
+                self.deliver_run0(io, Some(publisher), to, run);
             }
         } else {
             self.queue_run(io, publisher, decision, run);
         }
     }
 
+    /// A run at QoS 0 that a client of another lane has published.
+    pub(super) fn take_run_direct(
+        &mut self,
+        io: &mut Io<'_, D>,
+        version: ProtocolVersion,
+        decision: Decision<'_>,
+        bytes: &[u8],
+    ) {
+        let mut decoder = Decoder::of_clients(Limits::default());
+        decoder.connected(version);
+        let mut places = std::mem::take(&mut self.run_places);
+        let first = match decoder.decode(bytes) {
+            Ok(Some((Packet::Publish(first), _))) => first,
+            other => unreachable!("a run that a lane has sent: {other:?}"),
+        };
+        let run = decoder.run(&first, bytes, &mut places);
+        let is_whole = run.is_some_and(|run| run.as_bytes().len() == bytes.len());
+        assert!(is_whole, "a run that a lane has sent: {first:?}");
+        self.wire.begin(1);
+        for (run, to) in run.into_iter().flat_map(|run| decision.iter().map(move |to| (run, to))) {
+            self.deliver_run0(io, None, to, run);
+        }
+        self.run_places = places;
+    }
+
     /// Sends a run at QoS 0 to one receiver.
     fn deliver_run0(
         &mut self,
         io: &mut Io<'_, D>,
-        publisher: SessionNumber,
+        publisher: Option<SessionNumber>,
         to: Destination<'_>,
         run: Run<'_>,
     ) {
@@ -182,7 +215,7 @@ impl<D: Disk> Shell<D> {
         let receiver = Receiver::of(conn, link);
         if self.clogged.contains(conn) || !receiver.takes_as_is(&run, &to) {
             for content in contents(run) {
-                let own = to.session == publisher;
+                let own = publisher == Some(to.session);
                 self.deliver0(io, to.session, content, to.retain, Ids::Of(to.ids), own);
             }
             return;
@@ -207,7 +240,7 @@ impl<D: Disk> Shell<D> {
         let (mut references, mut kept_from, mut waits) = (0, run.len(), false);
         for to in decision {
             if to.qos == QoS::AtMostOnce {
-                self.deliver_run0(io, publisher, to, run);
+                self.deliver_run0(io, Some(publisher), to, run);
                 continue;
             }
             let sizes = contents(run).map(Content::size);
@@ -261,6 +294,11 @@ impl<D: Disk> Shell<D> {
 }
 
 /// The messages of a run, each by itself.
+/// How many messages of a run go to another lane in one piece.
+fn across(run: Run<'_>) -> usize {
+    ACROSS_MOST / run.longest().max(1)
+}
+
 fn contents(run: Run<'_>) -> impl ExactSizeIterator<Item = Content<'_>> {
     run.messages().map(move |message| Content::plain(run.topic(), message.payload))
 }
