@@ -1,9 +1,9 @@
 //! Instructions for one operation, counted by callgrind: a figure that a busy machine does not
 //! change, so that a rise can be refused.
 //!
-//! Assumes: the crate `zzq-x` has an example `x_counts` that prints the names of its cases, one a line,
-//! when it has no argument, and with a name and a number runs that case so many times. What it is
-//! held to stands in `benches/counts`.
+//! Assumes: the crate `zzq-x` has an example `x_counts` that prints the names of its cases, one a
+//! line, when it has no argument, and with a name and a number runs that case so many times. What
+//! it is held to stands in `benches/counts`.
 
 mod baseline;
 
@@ -62,10 +62,10 @@ pub(crate) fn counts(root: &Path, options: &Options) -> Result<()> {
 
 /// Builds the example and gives back its path.
 fn build(root: &Path, krate: &str) -> Result<PathBuf> {
-    let room = krate.trim_start_matches("zzq-");
-    let example = format!("{room}_counts");
+    let name = krate.trim_start_matches("zzq-");
+    let example = format!("{name}_counts");
     let mut command = program(root, &["cargo", "build", "--release"]);
-    command.args([format!("--package=zzq-{room}"), format!("--example={example}")]);
+    command.args([format!("--package=zzq-{name}"), format!("--example={example}")]);
     succeed(command)?;
     let (json, _) =
         capture(program(root, &["cargo", "metadata", "--no-deps", "--format-version=1"]))?;

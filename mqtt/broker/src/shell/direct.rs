@@ -13,15 +13,16 @@ use zzq_types::{Lsn, ProtocolVersion, QoS};
 
 use super::live::Made;
 use super::message::Head;
+use super::run::Numbers;
 use super::wire::Content;
 
 /// So many are kept to be written again; what is under way beyond them is simply freed.
-const KEPT_MOST: usize = 256;
+pub(super) const PIECES_MOST: usize = 256;
 
 /// Memory of longer ones is not kept.
 const LENGTH_MOST: usize = 8192;
 
-/// A message that goes from lane to lane, or a run of them at QoS 0.
+/// A message that goes from lane to lane, or a run of them.
 #[derive(Debug)]
 pub(crate) struct Direct {
     what: What,
@@ -33,7 +34,7 @@ pub(crate) struct Direct {
 #[derive(Clone, Copy, Debug)]
 enum What {
     Message(Manner, Head),
-    Run(ProtocolVersion),
+    Run(ProtocolVersion, Numbers),
 }
 
 /// How a message goes.
@@ -49,7 +50,7 @@ pub(super) struct Manner {
 pub(super) enum Sent<'a> {
     Message(Manner, Content<'a>),
     /// As its publisher wrote it, in this version.
-    Run(ProtocolVersion, &'a [u8]),
+    Run(ProtocolVersion, Numbers, &'a [u8]),
 }
 
 /// What names a message that goes from lane to lane.
@@ -62,8 +63,9 @@ pub(super) enum Number {
 }
 
 impl Direct {
-    const fn empty() -> Self {
-        let what = What::Run(ProtocolVersion::V311);
+    fn empty() -> Self {
+        let (number, qos) = (Number::Own(Lsn::ZERO), QoS::AtMostOnce);
+        let what = What::Message(Manner { number, qos, retain: false }, Head::default());
         Self { what, decision_len: 0, bytes: Vec::new() }
     }
 
@@ -79,7 +81,7 @@ impl Direct {
         let bytes = &self.bytes[self.decision_len..];
         match self.what {
             What::Message(manner, head) => Sent::Message(manner, head.content(bytes)),
-            What::Run(version) => Sent::Run(version, bytes),
+            What::Run(version, numbers) => Sent::Run(version, numbers, bytes),
         }
     }
 }
@@ -99,18 +101,24 @@ impl Directs {
         self.make(decision, |out| What::Message(manner, Head::write(content, out)))
     }
 
-    /// A run at QoS 0 to be sent.
-    pub(super) fn run(&mut self, decision: Decision<'_>, run: Run<'_>) -> Arc<Direct> {
+    /// A run to be sent.
+    pub(super) fn run(
+        &mut self,
+        decision: Decision<'_>,
+        (run, numbers): (Run<'_>, Numbers),
+    ) -> Arc<Direct> {
         let version = if run.is_v5() { ProtocolVersion::V5 } else { ProtocolVersion::V311 };
         self.make(decision, |out| {
             out.extend_from_slice(run.as_bytes());
-            What::Run(version)
+            What::Run(version, numbers)
         })
     }
 
-    /// Whether there is memory for a run: pieces that are under way are fewer than are kept.
-    pub(super) fn has_memory(&mut self) -> bool {
-        self.0.len() < KEPT_MOST || self.0.front_mut().is_some_and(|it| Arc::get_mut(it).is_some())
+    /// Whether fewer than so many, at most [`PIECES_MOST`], are under way. Others let go of them in
+    /// their order.
+    pub(super) fn are_fewer_than(&mut self, most: usize) -> bool {
+        let Some(at) = self.0.len().checked_sub(most) else { return true };
+        self.0.get_mut(at).is_some_and(|it| Arc::get_mut(it).is_some())
     }
 
     fn make(
@@ -124,7 +132,7 @@ impl Directs {
         it.bytes.extend_from_slice(decision.as_bytes());
         it.decision_len = it.bytes.len();
         it.what = write(&mut it.bytes);
-        if it.bytes.capacity() <= LENGTH_MOST && self.0.len() < KEPT_MOST {
+        if it.bytes.capacity() <= LENGTH_MOST && self.0.len() < PIECES_MOST {
             self.0.push_back(Arc::clone(&direct));
         }
         direct
@@ -194,14 +202,14 @@ mod tests {
         let mut directs = Directs::default();
         drop(make(&mut directs, &[0; LENGTH_MOST]));
         assert!(directs.0.is_empty(), "long ones are not kept");
-        let under_way: Vec<_> = (0..2 * KEPT_MOST).map(|_| make(&mut directs, b"x")).collect();
-        assert_eq!(directs.0.len(), KEPT_MOST);
-        assert!(!directs.has_memory());
+        let under_way: Vec<_> = (0..2 * PIECES_MOST).map(|_| make(&mut directs, b"x")).collect();
+        assert_eq!(directs.0.len(), PIECES_MOST);
+        assert!(!directs.are_fewer_than(PIECES_MOST));
         drop(under_way);
-        assert!(directs.has_memory());
-        for _ in 0..2 * KEPT_MOST {
+        assert!(directs.are_fewer_than(1));
+        for _ in 0..2 * PIECES_MOST {
             make(&mut directs, b"x");
         }
-        assert_eq!(directs.0.len(), KEPT_MOST);
+        assert_eq!(directs.0.len(), PIECES_MOST);
     }
 }

@@ -17,6 +17,7 @@ use super::direct::{Direct, Manner, Number, Sent};
 use super::live::Made;
 use super::publish::Handed;
 use super::retained::{Found, Query};
+use super::run::Numbers;
 use super::wire::Content;
 use super::{Io, Shell};
 use crate::planted::{self, Bug};
@@ -189,13 +190,13 @@ impl<D: Disk> Shell<D> {
         self.send_to_each(io, others, &direct);
     }
 
-    /// Sends a run at QoS 0 to these lanes.
+    /// Sends a run to these lanes.
     pub(super) fn send_run_direct(
         &mut self,
         io: &mut Io<'_, D>,
         others: u64,
         decision: Decision<'_>,
-        run: Run<'_>,
+        run: (Run<'_>, Numbers),
     ) {
         let direct = self.directs.run(decision, run);
         self.send_to_each(io, others, &direct);
@@ -272,7 +273,9 @@ impl<D: Disk> Shell<D> {
         let decision = direct.decision();
         let (Manner { number, qos, retain }, content) = match direct.sent() {
             Sent::Message(manner, content) => (manner, content),
-            Sent::Run(version, bytes) => return self.take_run_direct(io, version, decision, bytes),
+            Sent::Run(version, numbers, bytes) => {
+                return self.take_run_direct(io, decision, (version, numbers), bytes);
+            }
         };
         let record = PublishRecord { retain, ..content.record(qos, decision) };
         match number {

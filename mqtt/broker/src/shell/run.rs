@@ -11,6 +11,7 @@ use zzq_lanes::ConnId;
 use zzq_types::{Lsn, ProtocolVersion, QoS};
 use zzq_wal::disk::Disk;
 
+use super::direct::PIECES_MOST;
 use super::message::Message;
 use super::publish::outcome;
 use super::rights::may_receive;
@@ -19,6 +20,17 @@ use super::{Io, Shell};
 
 /// Bytes that go to another lane in one piece.
 const ACROSS_MOST: usize = 4096;
+
+/// Pieces under way to queues: a lane learns that a queue is full when it has taken so many more.
+const QUEUED_MOST: usize = 8;
+
+/// What names the messages of a run, which are in no log: the first, and how far each is from the
+/// next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers {
+    first: Lsn,
+    step: u64,
+}
 
 /// What became of the run at the front of a connection's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,15 +105,17 @@ impl<D: Disk> Shell<D> {
         let (run, _) = if others == 0 { (run, run) } else { run.split_at(across(run)) };
         let held = routed.own_full || routed.held != SessionFlags::NONE;
         let needed = routed.kept || run.qos() == QoS::ExactlyOnce && self.opens_in_log(conn);
-        let crosses = run.qos() == QoS::AtMostOnce && run.len() > 1 && self.directs.has_memory();
+        let pieces = if run.qos() == QoS::AtMostOnce { PIECES_MOST } else { QUEUED_MOST };
+        let crosses = run.len() > 1 && self.directs.are_fewer_than(pieces);
         let goes = (others == 0 || crosses)
             && !(held || self.is_for_the_log(run.qos(), needed))
             && self.nothing_stops(decision, run);
         if goes {
+            let numbers = self.numbers_for(run);
             if others != 0 {
-                self.send_run_direct(io, others, decision, run);
+                self.send_run_direct(io, others, decision, (run, numbers));
             }
-            self.spread_run(io, session, decision, run);
+            self.spread_run(io, session, decision, (run, numbers));
             self.acknowledge_run(io, conn, run, routed.destinations);
         }
         self.decision = buffer;
@@ -151,33 +165,51 @@ impl<D: Disk> Shell<D> {
         queues.all(|to| self.has_room_for(to.session, run.len(), run.as_bytes().len()))
     }
 
+    /// At QoS 0 messages have no numbers.
+    fn numbers_for(&mut self, run: Run<'_>) -> Numbers {
+        let count = if run.qos() == QoS::AtMostOnce { 0 } else { run.len() };
+        let (first, step) = self.journal.take_own_run(count);
+        Numbers { first, step }
+    }
+
     /// Brings the messages of a run, which are in no log, to their receivers on this lane.
     fn spread_run(
         &mut self,
         io: &mut Io<'_, D>,
         publisher: SessionNumber,
         decision: Decision<'_>,
-        run: Run<'_>,
+        (run, numbers): (Run<'_>, Numbers),
     ) {
         if run.qos() == QoS::ExactlyOnce {
             self.state.open_run(publisher, run.ids());
         }
+        self.receive_run(io, Some(publisher), decision, (run, numbers));
+    }
+
+    /// The same of a run that was published on this lane or on another.
+    fn receive_run(
+        &mut self,
+        io: &mut Io<'_, D>,
+        publisher: Option<SessionNumber>,
+        decision: Decision<'_>,
+        (run, numbers): (Run<'_>, Numbers),
+    ) {
         self.wire.begin(1);
         if run.qos() == QoS::AtMostOnce {
             for to in decision {
-                self.deliver_run0(io, Some(publisher), to, run);
+                self.deliver_run0(io, publisher, to, run);
             }
         } else {
-            self.queue_run(io, publisher, decision, run);
+            self.queue_run(io, publisher, decision, (run, numbers));
         }
     }
 
-    /// A run at QoS 0 that a client of another lane has published.
+    /// A run that a client of another lane has published.
     pub(super) fn take_run_direct(
         &mut self,
         io: &mut Io<'_, D>,
-        version: ProtocolVersion,
         decision: Decision<'_>,
+        (version, numbers): (ProtocolVersion, Numbers),
         bytes: &[u8],
     ) {
         let mut decoder = Decoder::of_clients(Limits::default());
@@ -188,12 +220,9 @@ impl<D: Disk> Shell<D> {
             other => unreachable!("a run that a lane has sent: {other:?}"),
         };
         let run = decoder.run(&first, bytes, &mut places);
-        let is_whole = run.is_some_and(|run| run.as_bytes().len() == bytes.len());
-        assert!(is_whole, "a run that a lane has sent: {first:?}");
-        self.wire.begin(1);
-        for (run, to) in run.into_iter().flat_map(|run| decision.iter().map(move |to| (run, to))) {
-            self.deliver_run0(io, None, to, run);
-        }
+        let run = run.filter(|run| run.as_bytes().len() == bytes.len());
+        let Some(run) = run else { unreachable!("a run that a lane has sent: {first:?}") };
+        self.receive_run(io, None, decision, (run, numbers));
         self.run_places = places;
     }
 
@@ -230,17 +259,16 @@ impl<D: Disk> Shell<D> {
     fn queue_run(
         &mut self,
         io: &mut Io<'_, D>,
-        publisher: SessionNumber,
+        publisher: Option<SessionNumber>,
         decision: Decision<'_>,
-        run: Run<'_>,
+        (run, Numbers { first, step }): (Run<'_>, Numbers),
     ) {
-        let (first, step) = self.journal.take_own_run(run.len());
         let lsns = (0..run.len()).map(|n| Lsn::new(first.get() + step * n as u64));
         let progress = self.progress();
         let (mut references, mut kept_from, mut waits) = (0, run.len(), false);
         for to in decision {
             if to.qos == QoS::AtMostOnce {
-                self.deliver_run0(io, Some(publisher), to, run);
+                self.deliver_run0(io, publisher, to, run);
                 continue;
             }
             let sizes = contents(run).map(Content::size);
@@ -293,12 +321,12 @@ impl<D: Disk> Shell<D> {
     }
 }
 
-/// The messages of a run, each by itself.
 /// How many messages of a run go to another lane in one piece.
 fn across(run: Run<'_>) -> usize {
     ACROSS_MOST / run.longest().max(1)
 }
 
+/// The messages of a run, each by itself.
 fn contents(run: Run<'_>) -> impl ExactSizeIterator<Item = Content<'_>> {
     run.messages().map(move |message| Content::plain(run.topic(), message.payload))
 }
