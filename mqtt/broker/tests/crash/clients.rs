@@ -2,9 +2,12 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::support::{
-    Accepted, Broker, Client, Connect, Message, PATIENCE, Publish, Received, Version, show,
+    Accepted, Broker, Client, Connect, Message, PATIENCE, Publish, Random, Received, Version, show,
 };
 
 const WINDOW: usize = 32;
@@ -29,6 +32,36 @@ fn resume(address: SocketAddr, id: &str, established: &mut bool) -> Option<Clien
     }
 }
 
+/// The moment at which a broker is killed: so many acknowledgements from now, however long they
+/// take on a busy machine, and this much later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) acknowledgements: u64,
+    pub(crate) later: Duration,
+}
+
+impl Moment {
+    /// Any moment of a round, or of the start of all clients.
+    pub(crate) fn random(random: &mut Random, early: bool) -> Self {
+        if early {
+            let later = Duration::from_micros(2000 + random.below(20_000));
+            return Self { acknowledgements: 0, later };
+        }
+        let later = Duration::from_micros(random.below(10_000));
+        Self { acknowledgements: 100 + random.below(400), later }
+    }
+
+    pub(crate) fn wait(self, acknowledged: &AtomicU64) {
+        let enough = acknowledged.load(Ordering::Relaxed) + self.acknowledgements;
+        let end = Instant::now() + PATIENCE;
+        while acknowledged.load(Ordering::Relaxed) < enough {
+            assert!(Instant::now() < end, "nothing is acknowledged");
+            thread::sleep(Duration::from_micros(200));
+        }
+        thread::sleep(self.later);
+    }
+}
+
 /// A publish without the end of its handshake.
 #[derive(Debug)]
 struct Open {
@@ -40,27 +73,23 @@ struct Open {
 
 /// Publishes 1, 2, 3 and so on, on a topic of its own.
 #[derive(Debug)]
-pub(crate) struct Publisher {
+pub(crate) struct Publisher<'a> {
     number: u8,
     qos: u8,
     established: bool,
     sent: u64,
-    acknowledged: u64,
+    acknowledged: &'a AtomicU64,
     open: VecDeque<Open>,
 }
 
-impl Publisher {
-    pub(crate) fn new(number: u8, qos: u8) -> Self {
-        Self { number, qos, established: false, sent: 0, acknowledged: 0, open: VecDeque::new() }
+impl<'a> Publisher<'a> {
+    /// Counts in `acknowledged` the publishes for which PUBACK or PUBREC came.
+    pub(crate) fn new(number: u8, qos: u8, acknowledged: &'a AtomicU64) -> Self {
+        Self { number, qos, established: false, sent: 0, acknowledged, open: VecDeque::new() }
     }
 
     pub(crate) fn sent(&self) -> u64 {
         self.sent
-    }
-
-    /// PUBACK or PUBREC came for so many.
-    pub(crate) fn acknowledged(&self) -> u64 {
-        self.acknowledged
     }
 
     pub(crate) fn open(&self) -> usize {
@@ -114,9 +143,11 @@ impl Publisher {
         let at = at.unwrap_or_else(|| panic!("an answer to nothing: {}", show(packet)));
         let open = &mut self.open[at];
         match (packet[0], self.qos, open.received) {
-            (PUBACK, 1, _) => self.acknowledged += 1,
+            (PUBACK, 1, _) => {
+                self.acknowledged.fetch_add(1, Ordering::Relaxed);
+            }
             (PUBREC, 2, received) => {
-                self.acknowledged += u64::from(!received);
+                self.acknowledged.fetch_add(u64::from(!received), Ordering::Relaxed);
                 open.received = true;
                 return client.send_ack(PUBREL, id);
             }
@@ -218,7 +249,7 @@ impl Subscriber {
     }
 
     /// All that was sent has come, once at QoS 2, in order.
-    pub(crate) fn check(&self, publishers: &[Publisher]) {
+    pub(crate) fn check(&self, publishers: &[Publisher<'_>]) {
         for (publisher, got) in publishers.iter().zip(&self.got) {
             let Publisher { number, qos, sent, .. } = publisher;
             let missing: Vec<u64> = (1..=*sent).filter(|n| !got.seen.contains(n)).collect();
