@@ -23,8 +23,7 @@ impl<D: Disk> Shell<D> {
         if self.is_stuffed(io, conn) {
             return 0;
         }
-        let is_metered = self.links.get(conn).is_some_and(|link| link.rates.is_some());
-        let mut reading = Reading { input, used: 0, is_metered, singly: 0, previous: None };
+        let mut reading = Reading { input, used: 0, is_metered: false, singly: 0, previous: None };
         while reading.used < input.len() {
             let Some(link) = self.links.get(conn) else { return input.len() };
             match link.phase {
@@ -35,7 +34,9 @@ impl<D: Disk> Shell<D> {
                 }
                 Phase::Leaving => return input.len(),
             }
-            let (decoder, phase) = (link.decoder, link.phase);
+            // From its CONNECT on, which may lie in front of more.
+            let (decoder, phase, is_metered) = (link.decoder, link.phase, link.rates.is_some());
+            reading.is_metered = is_metered;
             if is_metered && self.is_throttled(io, conn) {
                 break;
             }
