@@ -262,7 +262,7 @@ fn a_connection_that_says_nothing_is_closed_in_time() {
         let mut half = Client::open(broker, V4);
         half.send_hex("10 0D 00 04 4D 51");
         for client in [&mut silent, &mut half] {
-            assert_eq!(client.receive(Duration::from_secs(20)), Received::Closed);
+            assert_eq!(client.receive(support::PATIENCE), Received::Closed);
         }
     });
 }

@@ -1,12 +1,14 @@
 //! Keep alive: how long a silent client is kept. These tests take the seconds they are about.
 
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use Version::{V3, V4, V5};
-use support::{Client, Connect, Publish, Received, Version, in_both_modes};
+use support::{Client, Connect, PATIENCE, Publish, Received, Version, in_both_modes};
 
 /// Nothing is said and nothing comes for this long.
 #[track_caller]
@@ -17,14 +19,18 @@ fn stays_open(client: &mut Client, time: Duration) {
 
 fn closes_when_silent(version: Version) {
     in_both_modes(|broker| {
-        let (mut client, _) = Connect::new(version, "a").keep_alive(2).open(broker);
+        // Before its CONNECT: a busy machine only makes it later.
         let start = Instant::now();
-        // MQTT 5 may be told first.
-        if let Received::Packet(packet) = client.receive(Duration::from_secs(10)) {
-            assert!(version == V5 && packet[0] == 0xE0 && packet[2] == 0x8D, "{packet:02X?}");
-            client.expect_close();
+        let (mut client, _) = Connect::new(version, "a").keep_alive(2).open(broker);
+        match client.receive(PATIENCE) {
+            Received::Closed => {}
+            // MQTT 5 may be told first.
+            Received::Packet(packet) => {
+                assert!(version == V5 && packet[0] == 0xE0 && packet[2] == 0x8D, "{packet:02X?}");
+                client.expect_close();
+            }
+            Received::Nothing => panic!("a silent client is kept"),
         }
-        // A busy machine only makes it later.
         let silent = start.elapsed();
         assert!(silent > Duration::from_millis(2900), "closed after {silent:?}");
     });
@@ -63,11 +69,13 @@ fn the_will_of_a_silent_client_is_published() {
 fn any_packet_keeps_a_client_alive() {
     //= MQTT5-3.1.2-22, MQTT311-3.1.2-24
     in_both_modes(|broker| {
-        let connect = |id| Connect::new(V4, id).keep_alive(1).open(broker).0;
+        // Twelve seconds are allowed, and passed. Of a pause they leave more than ten, so that none
+        // becomes silence on a busy machine.
+        let connect = |id| Connect::new(V4, id).keep_alive(8).open(broker).0;
         let mut pings = connect("pings");
         let mut talks = connect("talks");
-        for _ in 0..5 {
-            sleep(Duration::from_millis(600));
+        for _ in 0..13 {
+            sleep(Duration::from_secs(1));
             pings.ping();
             talks.publish(&Publish::new("t", "x"));
         }
@@ -85,7 +93,7 @@ fn deliveries_do_not_keep_a_client_alive() {
         let mut publisher = Client::connect(broker, V4, "publisher");
         let start = Instant::now();
         while client.receive(Duration::from_millis(200)) != Received::Closed {
-            assert!(start.elapsed() < Duration::from_secs(4), "kept alive by what it is sent");
+            assert!(start.elapsed() < PATIENCE, "kept alive by what it is sent");
             publisher.say("t", "x", 0);
             sleep(Duration::from_millis(50));
         }
@@ -108,7 +116,8 @@ fn a_publisher_that_is_held_for_a_slow_receiver_is_not_taken_for_silent() {
     in_both_modes(|broker| {
         let mut slow = Client::connect(broker, V4, "slow");
         slow.subscribe("t", 0);
-        let (mut publisher, _) = Connect::new(V4, "fast").keep_alive(1).open(broker);
+        // Long enough for a busy machine to send something within it.
+        let (mut publisher, _) = Connect::new(V4, "fast").keep_alive(6).open(broker);
         let payload = "x".repeat(16 << 10);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -118,7 +127,7 @@ fn a_publisher_that_is_held_for_a_slow_receiver_is_not_taken_for_silent() {
                 publisher.ping();
             });
             // Longer than the publisher's keep alive allows; the end of the receiver ends its wait.
-            sleep(Duration::from_millis(2500));
+            sleep(Duration::from_secs(10));
             slow.reset();
         });
     });

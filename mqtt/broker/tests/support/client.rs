@@ -396,6 +396,15 @@ pub(crate) fn payloads_up_to(client: &mut Client, end: &str) -> Vec<String> {
     }
 }
 
+/// What is left of an expiry of so many seconds, `waited` of which have passed for certain, and no
+/// more than have passed since a moment before it began: a busy machine only makes it less.
+#[track_caller]
+pub(crate) fn expect_left(left: u32, expiry: u32, waited: u32, start: Instant) {
+    let passed = u32::try_from(start.elapsed().as_secs()).expect("a while") + 2;
+    let expected = expiry.saturating_sub(passed)..=expiry - waited;
+    assert!(expected.contains(&left), "{left} s left, not {expected:?}");
+}
+
 /// The size of the whole packet at the start of `bytes`.
 fn frame(bytes: &[u8]) -> Option<usize> {
     let (len, size) = read_varint(bytes.get(1..)?)?;

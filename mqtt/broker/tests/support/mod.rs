@@ -17,7 +17,7 @@ mod random;
 mod wire;
 
 pub(crate) use broker::{Broker, in_both_modes, on_disk, run};
-pub(crate) use client::{Client, Received, ends, payloads_up_to};
+pub(crate) use client::{Client, Received, ends, expect_left, payloads_up_to};
 pub(crate) use connect::{Accepted, Connect};
 pub(crate) use random::Random;
 pub(crate) use wire::{
@@ -26,4 +26,4 @@ pub(crate) use wire::{
 };
 
 /// A failure, never a pause: no wait of these tests ends by this in a run that passes.
-pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
