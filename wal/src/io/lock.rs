@@ -16,7 +16,16 @@ use crate::io::directory::{Directory, LOCK};
 /// A directory held for this process until it is dropped.
 #[derive(Debug)]
 pub struct DirectoryLock {
-    _file: File,
+    file: File,
+}
+
+/// Said, not left to the close: a process that another thread is about to start has the file too,
+/// until it runs its program, and the kernel would keep the lock for it.
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // What fails here is done by the close.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 /// Why a directory could not be locked.
@@ -65,7 +74,7 @@ impl DirectoryLock {
         }
         let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         written.map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
@@ -94,6 +103,15 @@ mod tests {
         let LockError::Held { pid, .. } = &error else { panic!("{error}") };
         assert_eq!(*pid, Some(std::process::id()));
         assert!(error.to_string().contains(&format!("process {}", std::process::id())));
+        drop(lock);
+        DirectoryLock::acquire(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_handle_that_outlives_it_does_not_keep_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = DirectoryLock::acquire(directory.path()).unwrap();
+        let _inherited = lock.file.try_clone().unwrap();
         drop(lock);
         DirectoryLock::acquire(directory.path()).unwrap();
     }
