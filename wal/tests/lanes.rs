@@ -28,7 +28,7 @@ impl Wake for Bell {
     }
 }
 
-const FOR_EVER: Duration = Duration::from_secs(15);
+const FOR_EVER: Duration = Duration::from_mins(1);
 
 struct Lane {
     producer: Producer<FileDisk>,

@@ -385,18 +385,19 @@ fn always(call: libc::c_long) -> Refused {
 fn a_backend_that_is_refused_gives_way_to_the_next() {
     let ring = always(libc::SYS_io_uring_setup);
     let (setup, submit) = (always(libc::SYS_io_setup), always(libc::SYS_io_submit));
-    // Which of those that are left is used depends on the machine.
-    for (rules, failed) in [
-        (&[ring][..], &["uring"][..]),
-        (&[ring, setup], &["aio", "uring"]),
-        (&[ring, submit], &["aio", "uring"]),
-        (&[submit], &["aio"]),
+    // Which of those that are left is used depends on the machine, and whether those behind one
+    // that works are tried at all on how much time that took: they need not be told of.
+    for (rules, failed, told) in [
+        (&[ring][..], &["uring"][..], 0),
+        (&[ring, setup], &["aio", "uring"], 2),
+        (&[ring, submit], &["aio", "uring"], 2),
+        (&[submit], &["aio"], 1),
     ] {
         for issuers in [Issuers::Any, Issuers::One] {
             let Some(chosen) = refused(rules, Backend::Auto, issuers) else { return };
             let (backend, choice) = chosen.unwrap();
             assert!(!failed.contains(&&*backend.to_string()), "{choice}");
-            for backend in failed {
+            for backend in &failed[..told] {
                 assert!(choice.contains(&format!("{backend} failed {NOT_PERMITTED}")), "{choice}");
             }
         }
