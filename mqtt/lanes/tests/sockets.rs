@@ -210,7 +210,7 @@ fn a_stop_sends_what_is_queued_and_joins_the_lanes() {
     for client in &mut clients {
         assert_echo(client, b"there");
     }
-    let stopped = server.lanes.stop(Duration::from_secs(10));
+    let stopped = server.lanes.stop(wire::PATIENCE);
     for mut client in clients {
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).unwrap();

@@ -68,7 +68,7 @@ impl Broker {
 
     pub fn connect(&self) -> Client {
         let stream = TcpStream::connect(&self.1).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
         Client(stream)
     }
 
