@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use common::{COMMAND, Ran, directory, killed, run, verify};
 use process::{Broker, Client, IMAGE_MS, OnDrop, RETAINS, text_of};
@@ -45,12 +46,22 @@ fn numbers(data: &Path) -> BTreeMap<String, Vec<u64>> {
     numbers
 }
 
+/// Waits until the broker has made an image.
+fn until_image(data: &Path) {
+    let end = Instant::now() + Duration::from_mins(1);
+    let disk = ReadOnlyDisk::open(data).unwrap();
+    while read_facts(&disk).map_or(0, |facts| facts.snapshot_number) == 0 {
+        assert!(Instant::now() < end, "no image is made");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// A reader who is away is owed all of it: what was let go of the log is in images and cold files.
 #[test]
 fn a_copy_of_a_busy_broker_has_all_that_was_acknowledged() {
     const NAMES: [&str; 2] = ["busy/one", "busy/two"];
     let (data, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let broker = Broker::start_with(data.path(), &[(IMAGE_MS, "60")]);
+    let broker = Broker::start_with(data.path(), &[(IMAGE_MS, "250")]);
     subscribe(&mut broker.connect().open(0, "reader", &[]), "busy/#", 1);
     let acknowledged = [AtomicU64::new(0), AtomicU64::new(0)];
     let done = AtomicBool::new(false);
@@ -71,6 +82,7 @@ fn a_copy_of_a_busy_broker_has_all_that_was_acknowledged() {
             });
         }
         let _end = OnDrop(&done);
+        until_image(data.path());
         for nth in 0..5 {
             let before: Vec<u64> =
                 acknowledged.iter().map(|count| count.load(Ordering::Acquire)).collect();
@@ -189,6 +201,7 @@ fn a_restored_log_is_the_fold_up_to_there() {
     let (data, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut broker = Broker::start_with(data.path(), &[(IMAGE_MS, "40"), (RETAINS, "1")]);
     live(&broker, 150);
+    until_image(data.path());
     broker.kill();
     assert_eq!(verify(&data).status, 0);
     let all = records(data.path(), Lsn::new(1));
