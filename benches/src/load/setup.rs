@@ -12,7 +12,7 @@ use super::plan::Plan;
 use super::run::RunError;
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Of sessions that outlive their connection, in seconds.
 const EXPIRY: u32 = 3600;
 
