@@ -27,7 +27,7 @@ use crate::cast::{AUDIENCES, PUBLISHERS, RECEIVERS, Who};
 use zzq_wal::sim_disk::Random;
 
 /// Who has not got through for so long without anything coming is not served.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Between attempts to connect.
 const REDIAL: Duration = Duration::from_millis(20);
 

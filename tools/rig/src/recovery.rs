@@ -42,7 +42,7 @@ pub fn unmount_when_free(directory: &Path) -> rustix::io::Result<()> {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Mounts the file system on a device.

@@ -36,7 +36,7 @@ fn finds(script: &str, promises: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = stand_in(&folder, script);
     let directory = folder.path().join("d");
-    let output = rig(&directory, &program, &["--minutes=1", "--seed=5"]);
+    let output = rig(&directory, &program, &["--minutes=2", "--seed=5"]);
     let said = said(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let named = promises.iter().any(|promise| said.contains(&format!("BROKEN: {promise}: ")));
@@ -128,7 +128,7 @@ fn a_broker_that_keeps_nothing_is_found_out() {
 fn a_broker_that_goes_back_in_time_is_found_out() {
     let goes_back = "\
 if [ -e \"$DATA.old\" ]; then rm -r \"$DATA\"; cp -a \"$DATA.old\" \"$DATA\"
-elif [ -e \"$DATA/meta\" ]; then cp -a \"$DATA\" \"$DATA.old\"
+elif [ -e \"$DATA/meta\" ]; then cp -a \"$DATA\" \"$DATA.$$\" && mv \"$DATA.$$\" \"$DATA.old\"
 fi
 exec \"$BROKER\" \"$@\"";
     finds(goes_back, &["retained is the last acknowledged", "nothing lost", "at most once"]);

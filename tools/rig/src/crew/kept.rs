@@ -17,7 +17,7 @@ use crate::accounts::Book;
 use crate::cast::{KEPT_FILTER, PUBLISHERS};
 
 /// What does not come in this time is not there.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Asks for everything retained, and takes down what should be another message. Nobody publishes
 /// meanwhile.

@@ -17,7 +17,7 @@ const PACKET_MAX: u32 = 1 << 20;
 /// Taken in at once, so that one connection does not hold up the others.
 const READ_MAX: usize = 256 * 1024;
 /// A broker that does not take a connection for so long does not run.
-const DIAL: Duration = Duration::from_secs(5);
+const DIAL: Duration = Duration::from_secs(30);
 
 /// See the file.
 #[derive(Debug)]
