@@ -8,7 +8,7 @@
 
 import mqtt from 'mqtt'
 
-const PATIENCE = 15_000
+const PATIENCE = 110_000
 const VERSIONS = {
   '3.1': { protocolId: 'MQIsdp', protocolVersion: 3 },
   '3.1.1': { protocolVersion: 4 },
