@@ -49,7 +49,7 @@ fn run(root: &Path, target: &str, seconds: u64) -> Result<()> {
     std::fs::create_dir_all(root.join(&seeds))?;
     let mut command = program(root, &["cargo", "+nightly", "fuzz", "run", target, &found, &seeds]);
     command.arg("--").arg(format!("-max_total_time={seconds}"));
-    command.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=0", "-verbosity=0"]);
+    command.args(["-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=0", "-verbosity=0"]);
     succeed(command)
 }
 
