@@ -26,4 +26,4 @@ pub(crate) use wire::{
 };
 
 /// A failure, never a pause: no wait of these tests ends by this in a run that passes.
-pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_mins(1);
