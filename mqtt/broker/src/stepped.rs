@@ -35,6 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +108,8 @@ struct Store<D: Disk> {
     log: Log<D>,
     /// Who leads it in place of the lanes, with its log time.
     driver: Option<(DriverSteps<D>, LogClock)>,
-    images: Images<D>,
+    /// `None` only while one is being made and its maker lets the broker go on.
+    images: Option<Images<D>>,
     library: Library<D>,
     archive: Archive<D>,
     recovery: Recovery,
@@ -161,6 +164,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
             } else {
                 None
             };
+            let images = Some(images);
             store = Some(Store { log, driver, images, library, archive, recovery, covered });
         }
         let shared = Arc::new(Shared::new(broker, hooks, lanes));
@@ -242,15 +246,39 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
     /// # Errors
     /// Why there is none; the ones before are as they were.
     pub fn image_step(&mut self) -> Result<Option<Lsn>, String> {
-        let Some(store) = &mut self.store else { return Ok(None) };
-        let made = store.images.make(self.shared.settled(), zzq_snapshot::at_full_speed());
+        self.image_amid(&mut |_| ())
+    }
+
+    /// The same, and whenever its maker has read or written a piece of it the broker may go on.
+    pub(crate) fn image_amid(
+        &mut self,
+        meanwhile: &mut dyn FnMut(&mut Self),
+    ) -> Result<Option<Lsn>, String> {
+        let Some(mut images) = self.take_images() else { return Ok(None) };
+        let settled = self.shared.settled();
+        let (broker, meanwhile) = (RefCell::new(&mut *self), RefCell::new(meanwhile));
+        let made = images.make(settled, &|_| {
+            (meanwhile.borrow_mut())(&mut broker.borrow_mut());
+            ControlFlow::Continue(())
+        });
+        if let Some(store) = &mut self.store {
+            store.images = Some(images);
+        }
         made.map(|made| made.map(|made| made.lsn)).map_err(|error| error.to_string())
+    }
+
+    fn take_images(&mut self) -> Option<Images<D>> {
+        self.store.as_mut().and_then(|store| store.images.take())
+    }
+
+    fn images(&mut self) -> Option<&mut Images<D>> {
+        self.store.as_mut().and_then(|store| store.images.as_mut())
     }
 
     /// Images are made of so many records at most from now on, in steps where there are more.
     pub fn make_images_in_steps_of(&mut self, records: u64) {
-        if let Some(store) = &mut self.store {
-            store.images.in_steps_of(records);
+        if let Some(images) = self.images() {
+            images.in_steps_of(records);
         }
     }
 
@@ -261,11 +289,12 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
     /// # Errors
     /// As [`Stepped::image_step`].
     pub fn room_step(&mut self) -> Result<Option<Lsn>, String> {
-        let Some(store) = &mut self.store else { return Ok(None) };
-        if store.images.look_after_space(self.shared.options.disk_limits) < Space::Low {
+        let (settled, limits) = (self.shared.settled(), self.shared.options.disk_limits);
+        let Some(images) = self.images() else { return Ok(None) };
+        if images.look_after_space(limits) < Space::Low {
             return Ok(None);
         }
-        let made = store.images.make_room(self.shared.settled(), zzq_snapshot::at_full_speed());
+        let made = images.make_room(settled, zzq_snapshot::at_full_speed());
         made.map(|made| made.map(|made| made.lsn)).map_err(|error| error.to_string())
     }
 

@@ -109,20 +109,7 @@ impl World {
 
     /// Turns until nobody has anything to do.
     pub(super) fn settle(&mut self) {
-        let lanes = 0..self.broker.lanes();
-        for _ in 0..10_000 {
-            for lane in lanes.clone() {
-                self.broker.turn(lane);
-            }
-            let mut busy = self.broker.helper_step();
-            while self.broker.reader_step() {
-                busy = true;
-            }
-            if !busy && lanes.clone().all(|lane| self.broker.rest(lane) != Rest::Now) {
-                return;
-            }
-        }
-        panic!("the lanes never come to rest");
+        settle(&mut self.broker);
     }
 
     /// One turn of the lane that a client's session is on.
@@ -177,6 +164,15 @@ impl World {
     pub(super) fn image(&mut self) {
         self.settle();
         assert!(self.broker.image_step().unwrap().is_some(), "nothing has happened since the last");
+    }
+
+    /// The same; `amid` is called whenever a piece of that work is done, and is given what
+    /// [`World::settle`] does.
+    #[track_caller]
+    pub(super) fn image_amid(&mut self, amid: &mut dyn FnMut(&mut dyn FnMut())) {
+        self.settle();
+        let made = self.broker.image_amid(&mut |broker| amid(&mut || settle(broker)));
+        assert!(made.unwrap().is_some(), "nothing has happened since the last");
     }
 
     /// Images are made in steps of so many records.
@@ -286,6 +282,23 @@ impl World {
             }
         }
     }
+}
+
+fn settle(broker: &mut Stepped<SimDisk, TestClock>) {
+    let lanes = 0..broker.lanes();
+    for _ in 0..10_000 {
+        for lane in lanes.clone() {
+            broker.turn(lane);
+        }
+        let mut busy = broker.helper_step();
+        while broker.reader_step() {
+            busy = true;
+        }
+        if !busy && lanes.clone().all(|lane| broker.rest(lane) != Rest::Now) {
+            return;
+        }
+    }
+    panic!("the lanes never come to rest");
 }
 
 /// Log sizes at which segments roll soon, and salts that are the same in each run and differ from
