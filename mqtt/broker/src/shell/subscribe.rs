@@ -230,7 +230,6 @@ impl<D: Disk> Shell<D> {
         link.map_or(in_state, |link| link.next_sub.max(in_state))
     }
 
-    //= MQTT311-3.8.3-1
     //= MQTT5-3.2.2-10
     //= MQTT5-3.8.4-6
     //= MQTT5-4.8.2-1

@@ -291,6 +291,7 @@ fn version_3_1_never_speaks_of_sessions_nor_of_failed_subscriptions() {
 
 #[test]
 fn older_versions_write_no_properties_and_no_reasons() {
+    //= MQTT311-3.8.1-1
     let all = talkative();
     for version in OLD {
         let encoder = Encoder::new(version);
