@@ -27,6 +27,7 @@ mod command;
 pub mod crew;
 pub mod faulty;
 pub mod fuse;
+pub mod gate;
 pub mod image;
 pub mod injuries;
 pub mod loopdev;

@@ -23,10 +23,10 @@ use crate::place::mount_in;
 use crate::scene::Scene;
 use zzq_wal::sim_disk::Random;
 
-/// What is run.
+/// For how long, where, and with which broker.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
-    /// How long the broker is injured, in minutes; it all ends within two more.
+pub struct Span {
+    /// How long, in minutes; parts of one are allowed. It all ends within two more.
     #[arg(long, value_name = "M")]
     pub minutes: f64,
     /// A directory that is made, on the disk that is to be tried.
@@ -39,6 +39,36 @@ pub struct Options {
     /// another one each time].
     #[arg(long)]
     pub seed: Option<u64>,
+}
+
+/// What a [`Span`] comes to.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) program: PathBuf,
+    pub(crate) seed: u64,
+    /// The directory, which is there and empty.
+    pub(crate) directory: PathBuf,
+    pub(crate) at: Instant,
+    pub(crate) span: Duration,
+}
+
+impl Span {
+    /// Checks it, and makes the directory.
+    pub(crate) fn begin(&self) -> Result<Begun> {
+        ensure!(self.minutes > 0.0 && self.minutes < 1e6, "--minutes is a time");
+        let program = self.broker.clone().map_or_else(broker::beside, Ok)?;
+        let seed = self.seed.unwrap_or_else(any_seed);
+        tell(&format!("seed {seed}, {} on {}", program.display(), self.data_dir.display()));
+        make_empty(&self.data_dir)?;
+        let directory = self.data_dir.canonicalize()?;
+        let span = Duration::from_secs_f64(self.minutes * 60.0);
+        Ok(Begun { program, seed, directory, at: Instant::now(), span })
+    }
+}
+
+/// How it is run.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Options {
     /// The verdict as one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -69,14 +99,9 @@ const GRACE: Duration = Duration::from_secs(90);
 const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Runs until the time is over or a promise is broken.
-pub fn run(options: &Options) -> Result<Verdict> {
-    ensure!(options.minutes > 0.0 && options.minutes < 1e6, "--minutes is a time");
-    let program = options.broker.clone().map_or_else(broker::beside, Ok)?;
-    let began = Instant::now();
-    let end = began + Duration::from_secs_f64(options.minutes * 60.0);
-    make_empty(&options.data_dir)?;
-    let seed = options.seed.unwrap_or_else(any_seed);
-    tell(&format!("seed {seed}, {} on {}", program.display(), options.data_dir.display()));
+pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
+    let Begun { program, seed, directory, at: began, span } = span.begin()?;
+    let end = began + span;
     let mut verdict = Verdict::new(seed);
     let place = options.inside.clone().filter(|_| !options.plain);
     if options.plain {
@@ -94,8 +119,8 @@ pub fn run(options: &Options) -> Result<Verdict> {
         program,
         place,
         blackout,
-        directory: options.data_dir.canonicalize()?,
-        slice: slice(options.minutes),
+        directory,
+        slice: slice(span),
         random: Random::new(seed),
         tally: Tally::new(began),
         end,
@@ -255,7 +280,7 @@ impl Course {
 }
 
 /// Makes the directory; one that is there is taken only if nothing is in it.
-pub(crate) fn make_empty(directory: &Path) -> Result<()> {
+fn make_empty(directory: &Path) -> Result<()> {
     let made = std::fs::create_dir_all(directory);
     made.with_context(|| format!("making {}", directory.display()))?;
     let is_empty = std::fs::read_dir(directory)?.next().is_none();
@@ -263,12 +288,12 @@ pub(crate) fn make_empty(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn slice(minutes: f64) -> Duration {
+fn slice(span: Duration) -> Duration {
     let (least, most) = SLICE;
-    Duration::from_secs_f64((minutes * 60.0 / SLICES).clamp(least, most))
+    Duration::from_secs_f64((span.as_secs_f64() / SLICES).clamp(least, most))
 }
 
-pub(crate) fn any_seed() -> u64 {
+fn any_seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(1, |now| u64::from(now.subsec_nanos()) ^ now.as_secs() << 20) % 1_000_000_007
 }

@@ -1,52 +1,42 @@
 //! A broker that is left alone by everything but its clients, for minutes or days.
 //!
 //! Owns: the load of all kinds at once, and the judgement about growth: between bursts, when all
-//! that was owed has come, memory and descriptors must be what they were when the broker was warm.
+//! that was owed has come and nobody says anything, memory and descriptors must be what they were
+//! when the broker was warm.
 //! Does not know: what clients must see; the accounts do, and each passer by itself.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use rustix::process::Pid;
 use zzq_wal::sim_disk::Random;
 
-use crate::broker;
 use crate::crew::pass;
-use crate::run::{Tally, any_seed, make_empty, tell};
+use crate::gate::Gate;
+use crate::run::{Begun, Span, Tally, tell};
 use crate::scene::Scene;
-
-/// How long and where.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Options {
-    /// How long; parts of a minute are allowed.
-    #[arg(long, value_name = "M")]
-    pub minutes: f64,
-    /// Made here; one that is there has to be empty.
-    #[arg(long, value_name = "DIR")]
-    pub data_dir: PathBuf,
-    /// The broker [default: the `zzq_broker` beside this program].
-    #[arg(long, value_name = "PATH")]
-    pub broker: Option<PathBuf>,
-    /// The same clients again, as far as the machine's own timing allows.
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-}
 
 /// Clients that come and go at the same time.
 const PASSERS: usize = 2;
 /// Of load between two looks.
 const BURST: Duration = Duration::from_secs(3);
-/// A broker is warm behind so many bursts, and this part of the time.
+/// A broker is warm behind so many bursts, when its log has been trimmed: by then all that it does
+/// was done, by every client.
 const WARM_BURSTS: usize = 4;
-const WARM_PART: f64 = 0.3;
-/// How much more it may have later: descriptors of passers and of segments come and go, and so do
-/// the buffers of images that are being made.
-const GROWTH: Use = Use { memory_kib: 10 << 10, descriptors: 24 };
+/// So often it is looked at when it is warm, also where that takes so much longer.
+const LOOKS_WARM: usize = 2;
+const LONGER: Duration = Duration::from_mins(1);
+/// How much more it may have later.
+const GROWTH: Use = Use { memory_kib: 10 << 10, descriptors: 8 };
+/// So many looks show nothing less than those before: it is at rest. A broker looks every second
+/// whether there is memory to be given back.
+const LOOKS: usize = 40;
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time behind the end, for what has begun.
-const GRACE: Duration = Duration::from_secs(90);
+const GRACE: Duration = Duration::from_mins(2);
 /// Images are made and the log goes within seconds: the state of a broker that has run for long.
 const FLAGS: [&str; 2] = ["--segment-size=1MiB", "--snapshot-every=1MiB"];
 
@@ -55,19 +45,44 @@ const FLAGS: [&str; 2] = ["--segment-size=1MiB", "--snapshot-every=1MiB"];
 pub struct Use {
     /// Resident, KiB.
     pub memory_kib: u64,
-    /// Open descriptors.
+    /// Open descriptors, but those of files that are in its data directory: a log is as long as
+    /// what has come since the last images, and what is opened of it goes with it.
     pub descriptors: u64,
 }
 
 impl Use {
-    fn of(pid: Pid) -> Result<Self> {
+    fn of(pid: Pid, data: &Path) -> Result<Self> {
         let home = format!("/proc/{}", pid.as_raw_nonzero());
         let status = std::fs::read_to_string(format!("{home}/status"))?;
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let number = resident.and_then(|text| text.split_whitespace().next()?.parse().ok());
         let memory_kib = number.context("a process has a VmRSS")?;
-        let descriptors = std::fs::read_dir(format!("{home}/fd"))?.count() as u64;
+        // One that has been closed since it was listed is gone.
+        let open = std::fs::read_dir(format!("{home}/fd"))?
+            .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        let descriptors = open.filter(|file| is_counted(file, data)).count() as u64;
         Ok(Self { memory_kib, descriptors })
+    }
+
+    /// What it has at rest: the least that is seen until that becomes no less. What the makers of
+    /// images and of segments need for a moment is none of it.
+    fn at_rest(pid: Pid, data: &Path) -> Result<Self> {
+        let mut least = Self::of(pid, data)?;
+        let mut looks = 0;
+        while looks < LOOKS {
+            std::thread::sleep(LOOK_EVERY);
+            let less = least.least(Self::of(pid, data)?);
+            looks = if less == least { looks + 1 } else { 0 };
+            least = less;
+        }
+        Ok(least)
+    }
+
+    fn least(self, other: Self) -> Self {
+        Self {
+            memory_kib: self.memory_kib.min(other.memory_kib),
+            descriptors: self.descriptors.min(other.descriptors),
+        }
     }
 
     fn most(self, other: Self) -> Self {
@@ -85,6 +100,11 @@ impl Use {
     }
 }
 
+/// See [`Use`]; `file` is what the kernel says of a descriptor.
+fn is_counted(file: &Path, data: &Path) -> bool {
+    !file.starts_with(data) || !file.exists()
+}
+
 impl fmt::Display for Use {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} KiB, {} descriptors", self.memory_kib, self.descriptors)
@@ -98,7 +118,10 @@ pub struct Verdict {
     bursts: usize,
     visits: u64,
     received: u64,
+    /// The most while it became warm.
     warm: Use,
+    is_warm: bool,
+    looks: usize,
     most: Use,
     failure: Option<String>,
     kept: PathBuf,
@@ -127,15 +150,8 @@ impl fmt::Display for Verdict {
 ///
 /// # Errors
 /// The machine does not do what it should.
-pub fn run(options: &Options) -> Result<Verdict> {
-    ensure!(options.minutes > 0.0 && options.minutes < 1e6, "--minutes is a time");
-    let program = options.broker.clone().map_or_else(broker::beside, Ok)?;
-    let seed = options.seed.unwrap_or_else(any_seed);
-    tell(&format!("seed {seed}, {} on {}", program.display(), options.data_dir.display()));
-    make_empty(&options.data_dir)?;
-    let home = options.data_dir.canonicalize()?;
-    let began = Instant::now();
-    let span = Duration::from_secs_f64(options.minutes * 60.0);
+pub fn run(span: &Span) -> Result<Verdict> {
+    let Begun { program, seed, directory: home, at: began, span } = span.begin()?;
     let mut random = Random::new(seed);
     let mut scene = Scene::new(&program, &home.join("soak"), began + span + GRACE)?;
     scene.draw_arguments(&mut random);
@@ -151,6 +167,8 @@ pub fn run(options: &Options) -> Result<Verdict> {
         visits: 0,
         received: 0,
         warm: Use::default(),
+        is_warm: false,
+        looks: 0,
         most: Use::default(),
         failure: None,
         kept: scene.home.clone(),
@@ -165,6 +183,9 @@ pub fn run(options: &Options) -> Result<Verdict> {
     }
     if let Some(broken) = scene.broken().first() {
         verdict.failure.get_or_insert(broken.to_string());
+    }
+    if verdict.failure.is_none() && verdict.looks == 0 {
+        verdict.failure = Some("the time was too short: it was never warm".to_owned());
     }
     verdict.received = scene.book().accounts().received();
     if verdict.is_clean() {
@@ -181,21 +202,29 @@ fn soak(
     verdict: &mut Verdict,
 ) -> Result<()> {
     let (address, pid) = (scene.broker()?.address(), scene.broker()?.pid());
-    let (seed, stop) = (verdict.seed, AtomicBool::new(false));
+    let (seed, gate, stop) = (verdict.seed, Gate::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let stop = &stop;
-        let passer = |number| scope.spawn(move || pass(number, address, seed, stop));
+        let (gate, stop) = (&gate, &stop);
+        let passer = |number| scope.spawn(move || pass(number, address, seed, gate, stop));
         let passers: Vec<_> = (0..PASSERS).map(passer).collect();
         let mut burst = || {
             scene.load_disturbed(BURST, random)?;
             scene.settle(true)?;
-            anyhow::Ok(scene.broken().is_empty())
+            if !scene.broken().is_empty() {
+                return Ok(None);
+            }
+            let _nobody_else = gate.shut();
+            Ok(Some((Use::at_rest(pid, &scene.data)?, is_trimmed(&scene.data)?)))
         };
         let mut outcome = Ok(());
-        while began.elapsed() < span && verdict.failure.is_none() {
-            match burst().and_then(|good| Ok((good, Use::of(pid)?))) {
-                Ok((true, now)) => note(verdict, now, began.elapsed().div_duration_f64(span)),
-                Ok((false, _)) => break,
+        let goes_on = |verdict: &Verdict| {
+            let span = if verdict.looks < LOOKS_WARM { span + LONGER } else { span };
+            began.elapsed() < span && verdict.failure.is_none()
+        };
+        while goes_on(verdict) {
+            match burst() {
+                Ok(Some((now, is_trimmed))) => note(verdict, now, is_trimmed),
+                Ok(None) => break,
                 Err(error) => {
                     outcome = Err(error);
                     break;
@@ -219,34 +248,60 @@ fn soak(
 }
 
 /// A burst is over, and all that was owed has come.
-fn note(verdict: &mut Verdict, now: Use, part: f64) {
+fn note(verdict: &mut Verdict, now: Use, is_trimmed: bool) {
     verdict.bursts += 1;
-    if verdict.bursts <= WARM_BURSTS || part < WARM_PART {
-        verdict.warm = verdict.warm.most(now);
-    } else {
+    if verdict.is_warm {
+        verdict.looks += 1;
         verdict.most = verdict.most.most(now);
         verdict.failure = now.beyond(verdict.warm);
+    } else {
+        verdict.warm = verdict.warm.most(now);
+        verdict.is_warm = verdict.bursts >= WARM_BURSTS && is_trimmed;
     }
-    tell(&format!("burst {}: {now}", verdict.bursts));
+    let warm = if verdict.is_warm { "" } else { ", not warm yet" };
+    tell(&format!("burst {}: {now}{warm}", verdict.bursts));
+}
+
+/// Whether the front of the log has gone: there are images then, and what they do not cover.
+fn is_trimmed(data: &Path) -> Result<bool> {
+    let first = data.join(zzq_wal::segment_name(1));
+    Ok(std::fs::read_dir(data)?.next().is_some() && !first.exists())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::{AsFd, AsRawFd};
+
     use super::*;
 
     #[test]
     fn what_has_grown_is_told_from_what_comes_and_goes() {
         let warm = Use { memory_kib: 20_000, descriptors: 40 };
-        let good = Use { memory_kib: 30_000, descriptors: 60 };
+        let good = Use { memory_kib: 30_000, descriptors: 48 };
         assert_eq!(good.beyond(warm), None);
         let fat = Use { memory_kib: 31_000, ..good };
         assert!(fat.beyond(warm).is_some());
-        assert!(Use { descriptors: 70, ..good }.beyond(warm).is_some());
+        assert!(Use { descriptors: 49, ..good }.beyond(warm).is_some());
     }
 
     #[test]
     fn a_process_has_memory_and_descriptors() {
-        let own = Use::of(rustix::process::getpid()).unwrap();
+        let own = Use::of(rustix::process::getpid(), Path::new("/nowhere")).unwrap();
         assert!(own.memory_kib > 100 && own.descriptors > 2, "{own}");
+    }
+
+    #[test]
+    fn what_is_open_is_counted_unless_it_is_a_file_of_the_log_that_is_there() {
+        let home = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(home.path().join("segment")).unwrap();
+        let says = || {
+            let own = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+            std::fs::read_link(own).unwrap()
+        };
+        assert!(!is_counted(&says(), home.path()));
+        assert!(is_counted(&says(), Path::new("/elsewhere")));
+        std::fs::remove_file(home.path().join("segment")).unwrap();
+        assert!(is_counted(&says(), home.path()), "{}", says().display());
+        assert!(is_counted(Path::new("socket:[7]"), home.path()));
     }
 }

@@ -25,7 +25,9 @@ use zzq_rig::{after, broker, recovery, run, soak, workload};
 #[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Flags {
     #[command(flatten)]
-    run: Option<run::Options>,
+    span: Option<run::Span>,
+    #[command(flatten)]
+    run: run::Options,
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -55,7 +57,7 @@ enum What {
     },
     /// Injures nothing: clients of all versions come, go and take over for as long as you like;
     /// all that they must see is checked, and the broker must not grow.
-    Soak(soak::Options),
+    Soak(run::Span),
     /// One life of the workload on a log.
     #[command(hide = true)]
     Workload {
@@ -71,9 +73,9 @@ enum What {
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
-    let outcome = match (flags.what, flags.run) {
+    let outcome = match (flags.what, flags.span) {
         (Some(what), _) => carry_out(what),
-        (None, Some(options)) => judge(options),
+        (None, Some(span)) => judge(&span, flags.run),
         (None, None) => Err(anyhow::anyhow!("nothing is asked for; see --help")),
     };
     outcome.unwrap_or_else(|error| {
@@ -90,29 +92,29 @@ fn carry_out(what: What) -> Result<ExitCode> {
             Err(reason) => Ok(skip(&reason)),
         },
         What::AfterPowerLoss { directory, broker } => look_back(&directory, broker),
-        What::Soak(options) => soak(&options),
+        What::Soak(span) => soak(&span),
         What::Workload { directory, life } => live(&directory, &life),
         What::Recover { device, directory } => recover(&device, &directory),
     }
 }
 
 /// What the machine allows is done in namespaces of its own, so that nothing of it is left behind.
-fn judge(mut options: run::Options) -> Result<ExitCode> {
+fn judge(span: &run::Span, mut options: run::Options) -> Result<ExitCode> {
     if options.inside.is_some() {
         sealed::end_with_outside()?;
-        return conclude(&options);
+        return conclude(span, &options);
     }
     match sealed::able() {
         Ok(()) => outside(),
         Err(reason) => {
             options.left_out = Some(format!("{reason:#}"));
-            conclude(&options)
+            conclude(span, &options)
         }
     }
 }
 
-fn conclude(options: &run::Options) -> Result<ExitCode> {
-    let verdict = run::run(options)?;
+fn conclude(span: &run::Span, options: &run::Options) -> Result<ExitCode> {
+    let verdict = run::run(span, options)?;
     let mut out = io::stdout().lock();
     if options.json {
         writeln!(out, "{}", verdict.json())?;
@@ -168,8 +170,8 @@ fn look_back(directory: &Path, broker: Option<PathBuf>) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn soak(options: &soak::Options) -> Result<ExitCode> {
-    let verdict = soak::run(options)?;
+fn soak(span: &run::Span) -> Result<ExitCode> {
+    let verdict = soak::run(span)?;
     writeln!(io::stdout(), "{verdict}")?;
     Ok(if verdict.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

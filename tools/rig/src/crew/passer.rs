@@ -20,6 +20,7 @@ use zzq_wal::sim_disk::Random;
 
 use super::line::Line;
 use super::member::packet_id;
+use crate::gate::Gate;
 
 const VERSIONS: [ProtocolVersion; 3] =
     [ProtocolVersion::V31, ProtocolVersion::V311, ProtocolVersion::V5];
@@ -33,14 +34,21 @@ const OWN: u16 = 1;
 /// A broker that does not answer for so long does not serve.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One visitor after the other, until `stop`; how many there were.
+/// One visitor after the other, each through `gate`, until `stop`; how many there were.
 ///
 /// # Errors
 /// What one of them was not told, or should not have been.
-pub fn pass(number: usize, address: SocketAddr, seed: u64, stop: &AtomicBool) -> Result<u64> {
+pub fn pass(
+    number: usize,
+    address: SocketAddr,
+    seed: u64,
+    gate: &Gate,
+    stop: &AtomicBool,
+) -> Result<u64> {
     let random = Random::about(seed, number as u64);
     let mut passer = Passer { number, address, random, stays: [Some(false); NAMES], visits: 0 };
     while !stop.load(Ordering::Acquire) {
+        let _inside = gate.enter();
         passer.visits += 1;
         let visits = passer.visits;
         passer.visit().with_context(|| format!("visit {visits} of passer {number}"))?;
