@@ -64,13 +64,13 @@ impl Chunk {
         }
     }
 
-    /// Forgets the records, keeps the memory up to `keep` bytes.
+    /// Forgets the records, keeps the memory up to `keep` bytes of either kind.
     pub(crate) fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep);
         self.checksum = None;
         self.lanes.clear();
-        self.lanes.shrink_to(keep);
+        self.lanes.shrink_to(keep / size_of::<u64>());
         self.lanes_all = 0;
         self.whole = Vec::new();
         self.waits = false;
@@ -80,6 +80,11 @@ impl Chunk {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Bytes that it holds on to when it is empty.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.capacity() + self.lanes.capacity() * size_of::<u64>()
     }
 
     /// Records that take an LSN.

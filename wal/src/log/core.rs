@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use crate::chunk::Chunk;
 use crate::disk::{Completion, Disk};
@@ -22,6 +22,7 @@ use crate::log::maker::MakeError;
 use crate::log::presence::Presence;
 use crate::log::share::{Pack, Patience};
 use crate::log::shared::Shared;
+use crate::log::spares::Giver;
 use crate::log::truncate::Cut;
 use crate::log::wanted::{Mark, Starved, Wanted};
 use crate::lsn::Lsn;
@@ -49,6 +50,8 @@ pub(crate) struct ProducerShared {
     pub(crate) wanted_lsn: Wanted,
     /// Of room in the ring.
     pub(crate) starved: Starved,
+    /// Of what is in the ring.
+    pub(crate) staged_bytes: AtomicUsize,
     pub(crate) wake: Arc<dyn Wake>,
     /// The term it was made under is over.
     pub(crate) ended: AtomicBool,
@@ -58,7 +61,7 @@ pub(crate) struct ProducerShared {
 /// A producer as the leader sees it.
 pub(crate) struct Lane {
     pub(crate) ring: rtrb::Consumer<Chunk>,
-    pub(crate) back: rtrb::Producer<Chunk>,
+    pub(crate) back: Giver,
     pub(crate) tail: Option<rtrb::Producer<Arc<Group>>>,
     pub(crate) shared: Arc<ProducerShared>,
     /// The group with the first part of a big record whose last part is still to come.
@@ -130,6 +133,21 @@ pub(crate) struct Limits {
     pub(crate) lazy_ms: u64,
     pub(crate) lazy_bytes: usize,
     pub(crate) watch_us: u64,
+}
+
+impl Limits {
+    /// Bytes that one lane may have staged: what is packed next while two groups are in flight.
+    /// More of it would not be written any sooner.
+    pub(crate) fn staged(&self) -> usize {
+        FLIGHTS_MAX * self.group_size
+    }
+
+    /// Bytes of memory for chunks that one of so many lanes keeps. All of them together keep what
+    /// the groups in flight take; each has at least enough for its own turns.
+    fn kept(&self, lanes: usize) -> usize {
+        let all = FLIGHTS_MAX * self.group_size;
+        (all / lanes.max(1)).max(4 * self.chunk_size)
+    }
 }
 
 /// Who leads.
@@ -407,13 +425,13 @@ impl<D: Disk> Core<D> {
 
     /// Gives memory of groups that nobody reads any more back to its producers.
     pub(crate) fn recycle_groups(&mut self) {
+        let most = self.limits.kept(self.lanes.len());
         while let Some(front) = self.recent.front_mut() {
             let Some(group) = Arc::get_mut(front) else { return };
             self.recent_bytes -= group.bytes;
             for mut chunk in group.chunks.drain(..) {
                 chunk.clear(2 * self.limits.chunk_size);
-                // A full ring, or a producer that has gone: the memory is simply freed.
-                let _ = self.lanes[usize::from(chunk.producer)].back.push(chunk);
+                self.lanes[usize::from(chunk.producer)].back.give(chunk, most);
             }
             if let Some(group) = self.recent.pop_front()
                 && self.free_groups.len() < FREE_GROUPS_MAX

@@ -22,13 +22,14 @@ mod renew;
 mod share;
 mod shared;
 mod space;
+mod spares;
 mod truncate;
 mod wanted;
 
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -46,6 +47,7 @@ pub(crate) use self::share::Patience;
 pub use self::shared::Drive;
 pub(crate) use self::shared::Shared;
 pub use self::space::{Reserve, Space};
+use self::spares::spares;
 use self::truncate::Cut;
 use self::wanted::{Mark, Starved, Wanted};
 use crate::chunk::Chunk;
@@ -91,13 +93,14 @@ impl<D: Disk> Log<D> {
             wanted: Wanted::new(),
             wanted_lsn: Wanted::new(),
             starved: Starved::new(),
+            staged_bytes: AtomicUsize::new(0),
             wake,
             ended: AtomicBool::new(false),
             presence: Presence::new(),
         });
         let (ring, taken) = rtrb::RingBuffer::new(limits.ring_chunks);
-        // As many chunks as can be on their way, so that none is freed and made again.
-        let (back, recycled) = rtrb::RingBuffer::<Chunk>::new(2 * limits.ring_chunks);
+        // As many chunks as can be on their way.
+        let (back, recycled) = spares(2 * limits.ring_chunks);
         let shared = Arc::clone(&mine);
         let lane = Lane { ring: taken, back, tail: None, shared, open: None, gone: false };
         let (index, generation) = self.shared.with_core(|core| {

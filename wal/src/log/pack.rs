@@ -97,6 +97,7 @@ impl<D: Disk> Core<D> {
             let lane = &mut self.lanes[(self.turn + nth) % count];
             while lane.ring.peek().is_ok_and(|chunk| chunk.bytes.len() <= room) {
                 let Ok(chunk) = lane.ring.pop() else { break };
+                lane.shared.staged_bytes.fetch_sub(chunk.bytes.len(), Ordering::AcqRel);
                 room -= chunk.bytes.len();
                 group.bytes += chunk.bytes.len() + chunk.whole.len();
                 group.records += chunk.records();

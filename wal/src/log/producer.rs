@@ -17,6 +17,7 @@ use crate::log::core::{Core, Leader, ProducerShared};
 use crate::log::presence::Where;
 use crate::log::share::{Pack, Patience};
 use crate::log::shared::{Drive, Shared};
+use crate::log::spares::Taker;
 use crate::lsn::{Handed, Lsn};
 use crate::tail::TailCursor;
 
@@ -30,7 +31,8 @@ pub struct Staging {
     pub waits: bool,
     /// The lanes that it concerns, bit n for the lane of producer n: their cursors are woken.
     pub lanes: u64,
-    /// It may use the quarter of the ring that is kept for what must not be refused.
+    /// It may use the quarter of the ring that is kept for what must not be refused, however many
+    /// bytes are in it.
     pub reserved: bool,
 }
 
@@ -50,7 +52,7 @@ pub struct Producer<D: Disk> {
     pub(crate) generation: u64,
     pub(crate) notify: Option<Arc<OwnedFd>>,
     pub(crate) ring: rtrb::Producer<Chunk>,
-    pub(crate) back: rtrb::Consumer<Chunk>,
+    pub(crate) back: Taker,
     pub(crate) current: Chunk,
     /// Parts of one big record that the ring has no room for yet.
     pub(crate) backlog: VecDeque<Chunk>,
@@ -157,7 +159,9 @@ impl<D: Disk> Producer<D> {
 
     fn sees_room(&self, reserved: bool) -> bool {
         let kept = if reserved { 0 } else { self.log.limits.ring_chunks / 4 };
-        self.backlog.is_empty() && self.ring.slots() > kept
+        let staged = self.mine.staged_bytes.load(Ordering::Acquire);
+        let has_bytes = reserved || staged < self.log.limits.staged();
+        self.backlog.is_empty() && self.ring.slots() > kept && has_bytes
     }
 
     /// Hands over what is staged. Records that nobody waits for stay in the lane while earlier
@@ -201,6 +205,8 @@ impl<D: Disk> Producer<D> {
         {
             self.uncalled.waits |= chunk.waits;
             self.uncalled.bytes += chunk.bytes.len();
+            // Before whoever packs can take it.
+            self.mine.staged_bytes.fetch_add(chunk.bytes.len(), Ordering::AcqRel);
             let pushed = self.ring.push(chunk);
             assert!(pushed.is_ok(), "the ring had room");
         }
@@ -212,8 +218,7 @@ impl<D: Disk> Producer<D> {
             return;
         }
         let index = self.index;
-        let fresh = self.back.pop().unwrap_or_else(|_| Chunk::new(index));
-        assert!(fresh.is_empty(), "a chunk comes back cleared");
+        let fresh = self.back.take().unwrap_or_else(|| Chunk::new(index));
         let mut chunk = std::mem::replace(&mut self.current, fresh);
         chunk.seal();
         self.backlog.push_back(chunk);
@@ -382,5 +387,46 @@ impl<D: Disk> fmt::Debug for Producer<D> {
             .field("handed", &self.handed)
             .field("durable", &self.durable())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::options::tests::counted;
+    use crate::log::{FLIGHTS_MAX, Log, Options, Wake};
+    use crate::sim_disk::SimDisk;
+
+    struct Nobody;
+    impl Wake for Nobody {
+        fn wake(&self) {}
+    }
+
+    /// However slow the disk: what waits for it is the client's to keep.
+    #[test]
+    fn a_lane_stages_what_the_next_groups_take_and_no_more() {
+        let options = Options::new(counted());
+        let (most, chunk) = (FLIGHTS_MAX * options.group_size, options.chunk_size);
+        let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
+        let mut lane = log.producer(Arc::new(Nobody), None).unwrap();
+        let how = Staging { kind: 1, waits: true, ..Staging::default() };
+        let body = [7; 10_000];
+        for round in 0..3 {
+            let mut staged = 0;
+            let full = loop {
+                match lane.stage(&how, |out| out.extend_from_slice(&body)) {
+                    Ok(_) => staged += body.len(),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(full, StageError::Full), "{full}");
+            assert!((most..most + 3 * chunk).contains(&staged), "{staged} in round {round}");
+            let reserved = Staging { reserved: true, ..how };
+            lane.stage(&reserved, |out| out.extend_from_slice(&body)).unwrap();
+            while lane.durable() < lane.handed() {
+                lane.drive(0);
+                log.helper_step(0);
+            }
+        }
     }
 }
