@@ -1,11 +1,13 @@
 //! Real storage: aligned memory, and what carries it to a device.
 //!
-//! Owns: every unsafe block of the crate (in `aio`, `buffer` and `uring`), system calls, buffers
-//! between submission and completion.
+//! Owns: every unsafe block of the crate (in `aio`, `allocator`, `buffer` and `uring`), system
+//! calls, buffers between submission and completion.
 //! Does not know: segments, groups, records.
 
 #[expect(unsafe_code, reason = "system calls that no safe crate offers; each block proves its own")]
 mod aio;
+#[expect(unsafe_code, reason = "a call that no safe crate offers; the block proves its own")]
+mod allocator;
 #[expect(unsafe_code, reason = "aligned blocks seen as bytes; each block proves its own")]
 mod buffer;
 #[cfg(test)]
@@ -23,6 +25,7 @@ mod samples;
 #[expect(unsafe_code, reason = "rings shared with the kernel; each block proves its own")]
 mod uring;
 
+pub use allocator::give_back_free_memory;
 pub use buffer::IoBuffer;
 pub use file::OpenFile;
 pub use file_disk::{Backend, FileDisk, OpenError, UnknownBackend};

@@ -89,6 +89,9 @@ struct Held {
     references: u32,
 }
 
+/// A table for so many messages stays as it is.
+const SPACIOUS: usize = 4096;
+
 /// The messages that a lane holds.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -129,10 +132,8 @@ impl Store {
     pub(super) fn release(&mut self, lsn: Lsn) {
         let Some(held) = self.held.get_mut(&lsn) else { return };
         held.references -= 1;
-        if held.references == 0
-            && let Some(held) = self.held.remove(&lsn)
-        {
-            self.bytes -= held.message.weight();
+        if held.references == 0 {
+            self.forget(lsn);
         }
     }
 
@@ -140,6 +141,16 @@ impl Store {
     pub(super) fn forget(&mut self, lsn: Lsn) {
         if let Some(held) = self.held.remove(&lsn) {
             self.bytes -= held.message.weight();
+            self.shrink();
+        }
+    }
+
+    /// Keeps no table of a size that was needed once, for a burst. It is copied once in as many
+    /// removals as it has messages.
+    fn shrink(&mut self) {
+        let (len, capacity) = (self.held.len(), self.held.capacity());
+        if capacity > SPACIOUS && len < capacity / 8 {
+            self.held.shrink_to(capacity / 4);
         }
     }
 
@@ -201,6 +212,20 @@ mod tests {
         assert!(store.get(lsn).is_none());
         assert_eq!(store.bytes, 0);
         store.release(lsn);
+    }
+
+    #[test]
+    fn a_burst_leaves_no_large_table_behind() {
+        let mut store = Store::new(0);
+        let lsns = 1..=100_000;
+        lsns.clone().map(Lsn::new).for_each(|lsn| store.keep(lsn, message(b"m"), 1));
+        assert!(store.held.capacity() >= 100_000);
+        for (n, lsn) in (1..).zip(lsns.map(Lsn::new)) {
+            store.release(lsn);
+            assert!(store.held.capacity() >= store.held.len(), "{n}");
+        }
+        assert!(store.held.capacity() <= 2 * SPACIOUS, "{}", store.held.capacity());
+        assert_eq!(store.bytes, 0);
     }
 
     #[test]

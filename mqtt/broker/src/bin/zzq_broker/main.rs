@@ -4,6 +4,7 @@
 
 mod args;
 mod files;
+mod memory;
 mod users;
 
 use std::io::{self, Write};
@@ -12,10 +13,12 @@ use std::time::Duration;
 
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::MissedTickBehavior;
 use tracing_subscriber::EnvFilter;
 use zzq_broker::{BindError, Broker, Context, ExitStatus, StartError, service};
 
 use args::Args;
+use memory::Memory;
 
 /// How long a clean stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -90,8 +93,13 @@ async fn serve(broker: &Broker, args: &Args) -> Ended {
     }
     if ended.is_ok() {
         service::tell("READY=1\nSTATUS=serving");
+        // Where the system does not say how much there is, all of it stays.
+        let mut memory = Memory::new().ok();
+        let mut looks = tokio::time::interval(memory::LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let name = loop {
             tokio::select! {
+                _ = looks.tick() => memory = memory.take().and_then(Memory::look),
                 _ = term.recv() => break "SIGTERM",
                 _ = int.recv() => break "SIGINT",
                 _ = usr1.recv() => {
