@@ -141,6 +141,19 @@ impl Broker {
         number.parse().expect("a number of KiB")
     }
 
+    /// The same when nothing is passing: the least that is seen until it becomes no less. The
+    /// broker looks every second whether there is memory to be given back.
+    pub(crate) fn resident_at_rest_kib(&self) -> u64 {
+        let (mut least, mut looks) = (self.resident_kib(), 0);
+        while looks < 40 {
+            thread::sleep(Duration::from_millis(100));
+            let less = least.min(self.resident_kib());
+            looks = if less == least { looks + 1 } else { 0 };
+            least = less;
+        }
+        least
+    }
+
     /// What it logged.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
