@@ -102,7 +102,7 @@ mod tests {
         let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
         let mut lane = log.producer(Arc::new(Nobody), None).unwrap();
         let how = Staging { kind: 1, waits: true, reserved: true, ..Staging::default() };
-        let (body, mut staged) = ([7; 60_000], 0);
+        let (body, mut staged) = (vec![7; 60_000], 0);
         let full = loop {
             match lane.stage(&how, |out| out.extend_from_slice(&body)) {
                 Ok(_) => staged += body.len(),
