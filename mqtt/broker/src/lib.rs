@@ -38,6 +38,7 @@ mod planted;
 pub mod planted;
 mod progress;
 mod replay;
+mod retained_order;
 mod retained_room;
 mod seeds;
 mod seldom;

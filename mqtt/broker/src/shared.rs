@@ -10,7 +10,9 @@ use zzq_types::Lsn;
 use crate::hooks::Hooks;
 use crate::metrics::{ImageMetrics, LaneMetrics};
 use crate::options::BrokerOptions;
+use crate::retained_order::RetainedOrder;
 use crate::retained_room::RetainedRoom;
+use crate::shell::RETAINED;
 
 /// Shared by all lanes of one broker.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) images: ImageMetrics,
     /// Where it is bounded.
     pub(crate) retained_room: Option<RetainedRoom>,
+    /// Used without a log.
+    pub(crate) retained_order: RetainedOrder,
     pub(crate) started: Instant,
     /// Of each lane: what it has decided from a state before this record is committed.
     settled: Vec<AtomicU64>,
@@ -40,6 +44,7 @@ impl Shared {
         assert!((1..=64).contains(&lanes), "{lanes} lanes");
         Self {
             retained_room: RetainedRoom::new(&options.limits),
+            retained_order: RetainedOrder::new(lanes, RETAINED),
             options,
             hooks,
             metrics: (0..lanes).map(|_| LaneMetrics::default()).collect(),

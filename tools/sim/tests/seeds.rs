@@ -1,8 +1,11 @@
 //! Fixed seeds, short: every change runs them. `.ci/run` runs many more, and fresh ones.
 
+use std::sync::Arc;
+
 use zzq_sim::ledger::Ledger;
 use zzq_sim::oracle;
 use zzq_sim::plan::Plan;
+use zzq_sim::verdict;
 use zzq_sim::world::{Outcome, World};
 
 /// A short run of a seed: fewer operations, so more faults for each of them.
@@ -30,4 +33,10 @@ fn fixed_seeds_keep_every_promise() {
         assert_eq!(broken, [], "seed {seed}");
         assert!(outcome.coverage.operations() >= 80, "seed {seed}");
     }
+}
+
+/// In memory, by two clients on two lanes: what was acknowledged first was retained in the end.
+#[test]
+fn the_last_write_is_retained_whatever_lane_it_comes_from() {
+    assert_eq!(verdict::run(4249, None, &Arc::default()).broken, []);
 }

@@ -131,8 +131,10 @@ impl<D: Disk> Shell<D> {
             Due::Retained { topic } => {
                 let Ok(name) = TopicName::new(topic) else { return true };
                 let Some(retained) = self.state.retained().get(name) else { return true };
+                let lsn = retained.lsn;
+                self.leaves_nothing(name, lsn);
                 let mut topics = ExpiredTopicsBuf::new();
-                topics.push(&ExpiredTopic { topic: name, lsn: retained.lsn });
+                topics.push(&ExpiredTopic { topic: name, lsn });
                 self.put_expire(io, &RangeSetsBuf::new(), topics.as_list(), true)
             }
         }

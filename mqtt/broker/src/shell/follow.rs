@@ -231,7 +231,7 @@ impl<D: Disk> Shell<D> {
             self.count_ended(end.session);
         }
         if Journal::<D>::is_own(lsn) {
-            self.state.apply_unlogged(lsn, time_ms, record, &mut gathered);
+            self.apply_own(lsn, time_ms, record, &mut gathered);
         } else {
             self.state.apply(lsn, time_ms, record, &mut gathered);
         }
@@ -278,6 +278,22 @@ impl<D: Disk> Shell<D> {
         self.gathered = gathered;
     }
 
+    /// Applies a record that no log has: it does not retain what a later one has replaced.
+    fn apply_own(&mut self, lsn: Lsn, time_ms: u64, record: &Record<'_>, gathered: &mut Gathered) {
+        match record {
+            Record::Publish(publish) if publish.retain && self.is_overtaken(lsn, publish) => {
+                let record = Record::Publish(PublishRecord { retain: false, ..*publish });
+                self.state.apply_unlogged(lsn, time_ms, &record, gathered);
+                self.retained_is_now(publish.topic.as_str());
+            }
+            Record::Publish(publish) if publish.retain && publish.payload.is_empty() => {
+                self.state.apply_unlogged(lsn, time_ms, record, gathered);
+                self.leaves_nothing(publish.topic, lsn);
+            }
+            _ => self.state.apply_unlogged(lsn, time_ms, record, gathered),
+        }
+    }
+
     fn pump_queued(&mut self, io: &mut Io<'_, D>, gathered: &Gathered) {
         for (session, _) in &gathered.queued {
             self.check_full(io, *session);
@@ -313,7 +329,7 @@ impl<D: Disk> Shell<D> {
             let place = Some(lsn).filter(|lsn| *placed && !Journal::<D>::is_own(*lsn));
             if publish.retain {
                 let topic = publish.topic.as_str();
-                self.live.saw_live(*session, topic, lsn, self.journal.order_step());
+                self.live.saw_live(*session, topic, lsn);
             }
             if place.is_none() && (early || planted::is(Bug::EarlyAtQos0)) {
                 let own = publish.publisher == Some(*session);
@@ -333,7 +349,7 @@ impl<D: Disk> Shell<D> {
         for (session, number) in &gathered.queued {
             if publish.retain {
                 let topic = publish.topic.as_str();
-                self.live.saw_live(*session, topic, lsn, self.journal.order_step());
+                self.live.saw_live(*session, topic, lsn);
             }
             let conn = self.up.get(session).copied();
             let sent = early

@@ -14,6 +14,9 @@ use zzq_wal::{Group, Log, Producer, Space, StageError, Staging, Status, TailCurs
 /// Numbers that lanes give to records that no log has start here: none of the log gets so far.
 const OWN_FIRST: u64 = 1 << 62;
 
+/// Those of retained messages here: whatever lane makes them, a higher number is a later message.
+pub(crate) const RETAINED: Lsn = Lsn::new(OWN_FIRST | 1 << 61);
+
 /// The log as one lane sees it.
 pub(crate) struct Journal<D: Disk> {
     /// The number before the next of its own.
@@ -71,12 +74,6 @@ impl<D: Disk> Journal<D> {
         let first = self.own + step;
         self.own += step * count as u64;
         (Lsn::new(first), step)
-    }
-
-    /// How far apart the numbers of messages are that have one order: in a log all have, without
-    /// one those of the same lane.
-    pub(super) fn order_step(&self) -> u64 {
-        if self.is_log() { 1 } else { u64::from(self.own_step) }
     }
 
     /// Whether a number was given by [`Journal::take_own`].

@@ -37,8 +37,7 @@ struct Come {
 #[derive(Debug, Default)]
 struct Watched {
     watchers: u32,
-    /// For each topic the newest of each order that there is.
-    newest: FxHashMap<Box<str>, Vec<Lsn>>,
+    newest: FxHashMap<Box<str>, Lsn>,
     /// Sent, and their records not applied here: they are newer than all that was.
     ahead: Vec<(Made, Box<str>)>,
 }
@@ -65,15 +64,11 @@ impl Live {
         }
     }
 
-    /// A retained message was routed to a session as it was published. Numbers that are a multiple
-    /// of `step` apart are in order: with a log all are, without one those of each lane.
-    pub(super) fn saw_live(&mut self, session: SessionNumber, topic: &str, lsn: Lsn, step: u64) {
+    /// A retained message was routed to a session as it was published.
+    pub(super) fn saw_live(&mut self, session: SessionNumber, topic: &str, lsn: Lsn) {
         let Some(watched) = self.watched.get_mut(&session) else { return };
-        let newest = watched.newest.entry(topic.into()).or_default();
-        match newest.iter_mut().find(|known| in_order(**known, lsn, step)) {
-            Some(known) => *known = lsn.max(*known),
-            None => newest.push(lsn),
-        }
+        let newest = watched.newest.entry(topic.into()).or_insert(lsn);
+        *newest = lsn.max(*newest);
     }
 
     /// A message that will be retained by a record comes directly, and goes to `sessions`.
@@ -112,29 +107,18 @@ impl Live {
             watched.ahead.retain(|(ahead, _)| *ahead != made);
             // If neither, it came before anybody watched.
             if will_come || watched.ahead.len() < before {
-                self.saw_live(session, topic, lsn, 1);
+                self.saw_live(session, topic, lsn);
             }
         }
     }
 
     /// Whether a retained message, that was applied here, reached a session already, or one behind
     /// it on its topic.
-    pub(super) fn was_live(
-        &self,
-        session: SessionNumber,
-        topic: &str,
-        lsn: Lsn,
-        step: u64,
-    ) -> bool {
+    pub(super) fn was_live(&self, session: SessionNumber, topic: &str, lsn: Lsn) -> bool {
         let Some(watched) = self.watched.get(&session) else { return false };
-        let newest = watched.newest.get(topic).into_iter().flatten();
         watched.ahead.iter().any(|(_, ahead)| **ahead == *topic)
-            || newest.into_iter().any(|known| *known >= lsn && in_order(*known, lsn, step))
+            || watched.newest.get(topic).is_some_and(|known| *known >= lsn)
     }
-}
-
-fn in_order(a: Lsn, b: Lsn, step: u64) -> bool {
-    a.get().abs_diff(b.get()).is_multiple_of(step)
 }
 
 #[cfg(test)]
@@ -148,7 +132,7 @@ mod tests {
     }
 
     fn was_live(live: &Live, lsn: u64) -> bool {
-        live.was_live(SESSION, "t", Lsn::new(lsn), 1)
+        live.was_live(SESSION, "t", Lsn::new(lsn))
     }
 
     fn watched() -> Live {
@@ -161,7 +145,7 @@ mod tests {
     fn a_message_that_comes_directly_is_newer_than_all_that_was_applied() {
         let mut live = watched();
         live.came_directly(made(3), "t", [SESSION].into_iter());
-        assert!(was_live(&live, 7) && !live.was_live(SESSION, "u", Lsn::new(7), 1));
+        assert!(was_live(&live, 7) && !live.was_live(SESSION, "u", Lsn::new(7)));
         live.came_by_log(made(3), "t", Lsn::new(10), [SESSION].into_iter());
         assert!(was_live(&live, 10));
         assert!(!was_live(&live, 11), "that was not sent live");
@@ -189,7 +173,7 @@ mod tests {
     fn nothing_is_kept_when_nobody_watches() {
         let mut live = watched();
         live.came_directly(made(3), "t", [SESSION].into_iter());
-        live.saw_live(SESSION, "t", Lsn::new(2), 1);
+        live.saw_live(SESSION, "t", Lsn::new(2));
         live.unwatch(SESSION);
         assert!(live.watched.is_empty() && !was_live(&live, 1));
     }

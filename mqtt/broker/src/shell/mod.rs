@@ -50,6 +50,7 @@ mod sys_topics;
 mod tests;
 mod told;
 mod wire;
+mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -66,7 +67,7 @@ use zzq_wal::LogClock;
 use zzq_wal::disk::Disk;
 
 pub(crate) use self::due::HeldWill;
-pub(crate) use self::journal::{Journal, Seat};
+pub(crate) use self::journal::{Journal, RETAINED, Seat};
 pub(crate) use self::message::Message;
 pub(crate) use self::notes::{Carried, Note};
 pub(crate) use self::wire::Content;
@@ -92,6 +93,7 @@ use self::retained::{Granting, Query, SubAcks};
 use self::sys_topics::Renewal;
 use self::told::Told;
 use self::wire::Wire;
+use self::writes::Writes;
 use crate::clock::Clock;
 use crate::fetch::FetchSeat;
 use crate::hooks::AskSeat;
@@ -157,6 +159,7 @@ pub(crate) struct Shell<D: Disk> {
     changes: Changes,
     owed: Owed,
     live: Live,
+    writes: Writes,
     store: Store,
     /// Messages of wills, by their records.
     wills: FxHashMap<Lsn, HeldWill>,
@@ -274,6 +277,7 @@ impl<D: Disk> Shell<D> {
             changes: Changes::default(),
             owed: Owed::default(),
             live: Live::new(lanes),
+            writes: Writes::new(lanes),
             store: Store::new(seed.shared.store_bytes()),
             wills: seed.wills,
             fetch: seed.fetch,
@@ -485,6 +489,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.say_farewells(io);
         self.go_on_granting(io);
         self.forget_unwanted();
+        self.forget_traceless();
         self.go_on_replaying(io);
         self.look_after_due(io);
         self.relieve_queues(io);

@@ -73,7 +73,7 @@ enum Way {
 impl<D: Disk> Shell<D> {
     pub(super) fn note(&mut self, io: &mut Io<'_, D>, from: LaneIndex, note: Note) {
         match note {
-            Note::Publish(direct) => self.take_direct(io, &direct),
+            Note::Publish(direct) => self.take_direct(io, from, &direct),
             Note::Subscribed { change, taken } => {
                 for one in taken {
                     standing::stand(&mut self.index, &one.filter, one.subscriber, one.replays);
@@ -147,7 +147,11 @@ impl<D: Disk> Shell<D> {
             return Handed::Later;
         }
         let lanes = self.concerned(record, routed);
-        let lsn = self.journal.take_own();
+        let lsn = if record.retain {
+            self.number_of_write(record.topic)
+        } else {
+            self.journal.take_own()
+        };
         let content = Content::of(record, self.now_ms);
         self.send_direct(io, record, content, lanes, Number::Own(lsn));
         let plain = record.qos == QoS::AtMostOnce && !record.retain && record.will_of.is_none();
@@ -269,7 +273,7 @@ impl<D: Disk> Shell<D> {
         self.deliver_plain(io, record, content, way, true);
     }
 
-    fn take_direct(&mut self, io: &mut Io<'_, D>, direct: &Direct) {
+    fn take_direct(&mut self, io: &mut Io<'_, D>, from: LaneIndex, direct: &Direct) {
         let decision = direct.decision();
         let (Manner { number, qos, retain }, content) = match direct.sent() {
             Sent::Message(manner, content) => (manner, content),
@@ -284,6 +288,9 @@ impl<D: Disk> Shell<D> {
                 self.deliver_plain(io, &record, content, Way::Across, false);
             }
             Number::Own(lsn) => {
+                if retain {
+                    self.write_comes(from, content.topic);
+                }
                 let time_ms = self.published_ms(&record, content.expires_ms);
                 self.apply(io, lsn, time_ms, &Record::Publish(record));
             }

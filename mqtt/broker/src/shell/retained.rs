@@ -22,6 +22,7 @@ use super::packet_out::write_packet;
 use super::put::Late;
 use super::wire::Ids;
 use super::{Io, Shell};
+use crate::retained_order::Marks;
 
 /// Topics looked at for one wish in one turn, and messages sent.
 const STEPS: usize = 1024;
@@ -47,6 +48,8 @@ pub(super) struct Granting {
     is_known: bool,
     /// A committed place that is behind all that the subscription missed.
     fence: Lsn,
+    /// Without a log: what was on its way to this lane then.
+    under_way: Marks,
     /// The lane that is asked now.
     lane: u16,
     cursor: RetainedCursor,
@@ -102,6 +105,8 @@ pub(crate) struct Query {
     cursor: RetainedCursor,
     /// Its log is to be followed up to here first.
     fence: Lsn,
+    /// Without a log: so much is to have come to it first.
+    under_way: Marks,
 }
 
 /// The answer.
@@ -205,6 +210,7 @@ impl<D: Disk> Shell<D> {
                 sub_ack,
                 is_known: false,
                 fence,
+                under_way: self.writes_under_way(self.lane),
                 lane: 0,
                 cursor: RetainedCursor::START,
                 search: Search::Due,
@@ -336,6 +342,7 @@ impl<D: Disk> Shell<D> {
                     filter: granting.wish.filter.clone(),
                     cursor: granting.cursor.clone(),
                     fence: granting.fence,
+                    under_way: self.writes_under_way(LaneIndex(granting.lane)),
                 };
                 granting.search = Search::Asked;
                 let to = LaneIndex(granting.lane);
@@ -344,6 +351,10 @@ impl<D: Disk> Shell<D> {
             }
             if !self.has_followed(granting.fence) {
                 io.turn_again();
+                return false;
+            }
+            if !self.writes.have(&granting.under_way) {
+                // The turn in which that comes goes on.
                 return false;
             }
             let mut cursor = granting.cursor.clone();
@@ -401,7 +412,7 @@ impl<D: Disk> Shell<D> {
     /// Answers the questions of other lanes whose fence this lane has passed.
     pub(super) fn answer_queries(&mut self, io: &mut Io<'_, D>) {
         for (from, query) in std::mem::take(&mut self.queries) {
-            if !self.has_followed(query.fence) {
+            if !self.has_followed(query.fence) || !self.writes.have(&query.under_way) {
                 self.queries.push((from, query));
                 continue;
             }
@@ -435,7 +446,7 @@ impl<D: Disk> Shell<D> {
                 self.later.pump(hit.lsn, session);
                 break;
             }
-            if self.live.was_live(session, &hit.topic, hit.lsn, self.journal.order_step()) {
+            if self.live.was_live(session, &hit.topic, hit.lsn) {
                 sent += 1;
                 continue;
             }

@@ -60,13 +60,15 @@ pub(super) struct Setup {
     pub(super) group_size: usize,
     /// There is no log.
     pub(super) in_memory: bool,
+    pub(super) limits: LaneLimits,
     pub(super) options: BrokerOptions,
 }
 
 impl Setup {
     pub(super) fn new(version: ProtocolVersion) -> Self {
         let options = BrokerOptions { sys_interval: Duration::ZERO, ..BrokerOptions::default() };
-        Self { version, lanes: 1, group_size: 32 * 1024, in_memory: false, options }
+        let (group_size, limits) = (32 * 1024, LaneLimits::default());
+        Self { version, lanes: 1, group_size, in_memory: false, limits, options }
     }
 
     pub(super) fn start(self) -> World {
@@ -88,7 +90,7 @@ impl World {
         let log = small(&disk, setup.group_size);
         let options = SteppedOptions {
             log: (!setup.in_memory).then_some(log),
-            limits: LaneLimits::default(),
+            limits: setup.limits,
             lanes: setup.lanes,
             broker: setup.options.clone(),
             hooks: Hooks::default(),

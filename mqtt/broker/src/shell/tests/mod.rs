@@ -13,6 +13,7 @@ mod images;
 mod order;
 mod random;
 mod restart;
+mod retained;
 mod runs;
 mod space;
 mod time;
