@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 102] = [
+pub const KINDS: [&str; 104] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -74,11 +74,13 @@ pub const KINDS: [&str; 102] = [
     "recovery clean end",
     "recovery torn end",
     "recovery void segment",
+    "recovery skips a segment",
     "recovery over segments",
     "recovery unfinished record",
     "recovery renews groups",
     "recovery takes back what is void",
     "recovery takes back what was trimmed",
+    "recovery takes back what was not used",
     "recovery from an image",
     "stop in good order",
     "log read-only",

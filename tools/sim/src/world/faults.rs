@@ -168,11 +168,13 @@ impl World {
             ("recovery clean end", ends(|end| matches!(end, End::Clean { .. }))),
             ("recovery torn end", ends(|end| matches!(end, End::Torn { .. }))),
             ("recovery void segment", ends(|end| matches!(end, End::Void))),
+            ("recovery skips a segment", ends(|end| matches!(end, End::Skipped))),
             ("recovery over segments", ends(|end| matches!(end, End::Continued { .. }))),
             ("recovery unfinished record", found.unfinished > 0),
             ("recovery renews groups", found.renewed.is_some()),
             ("recovery takes back what is void", cleared(Why::Void)),
             ("recovery takes back what was trimmed", cleared(Why::Trimmed)),
+            ("recovery takes back what was not used", cleared(Why::Unused)),
             ("recovery from an image", covered > Lsn::ZERO),
         ];
         for (way, _) in ways.into_iter().filter(|(_, has_gone)| *has_gone) {
