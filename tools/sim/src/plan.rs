@@ -422,6 +422,27 @@ impl Faults {
 }
 
 impl ClientPlan {
+    /// What the others begin from. It does nothing, for long, and is always there again.
+    const PLAIN: Self = Self {
+        version: V5,
+        keeps: Keeps::Always,
+        window: 1000,
+        aliases: 0,
+        under_way: 1,
+        keep_alive: 0,
+        weights: [0; 9],
+        pause_ms: 200,
+        late_answer: 0,
+        reads_history: false,
+        joins: false,
+        welcomes: false,
+        pauses: false,
+        refuses: 0,
+        large: 40,
+        trespasses: false,
+        authenticates: false,
+    };
+
     fn new(at: u64, chance: &mut Chance) -> Self {
         let version = *chance.pick(&[V31, V311, V311, V5, V5, V5]);
         let keeps = match chance.below(8) {
@@ -446,70 +467,36 @@ impl ClientPlan {
             version,
             keeps,
             window: *chance.pick(&[1, 3, 20, 1000]),
-            aliases: 0,
             under_way: usize::try_from(chance.within(1, 20)).unwrap_or(1),
             keep_alive: *chance.pick(&[0, 2, 10, 60]),
             weights,
             pause_ms: *chance.pick(&[5, 40, 200]),
             late_answer: *chance.pick(&[0, 3, 10]),
-            reads_history: false,
-            joins: false,
-            welcomes: false,
-            pauses: false,
-            refuses: 0,
-            large: 40,
-            trespasses: false,
-            authenticates: false,
+            ..Self::PLAIN
         }
     }
-}
 
-impl ClientPlan {
     /// A client that reads history.
     fn of_reader(chance: &mut Chance) -> Self {
         Self {
-            version: V5,
-            keeps: Keeps::Always,
             window: *chance.pick(&[1, 3, 20, 1000]),
-            aliases: 0,
-            under_way: 1,
-            keep_alive: 0,
             weights: [0, 4, *chance.pick(&[0, 0, 1, 2]), 3, 3, 2, 40, 1, 0],
             pause_ms: *chance.pick(&[5, 40, 200]),
             late_answer: *chance.pick(&[0, 3, 10]),
             reads_history: true,
-            joins: false,
-            welcomes: false,
-            pauses: false,
-            refuses: 0,
-            large: 40,
-            trespasses: false,
-            authenticates: false,
+            ..Self::PLAIN
         }
     }
-}
 
-impl ClientPlan {
     /// A client that joins others. It is there for long: what it is owed is owed to a session.
     fn of_joiner(chance: &mut Chance) -> Self {
         Self {
             version: *chance.pick(&[V311, V5]),
-            keeps: Keeps::Always,
-            window: 1000,
-            aliases: 0,
-            under_way: 1,
-            keep_alive: 0,
             weights: [0, 20, 0, 0, 0, 0, 20, 0, 0],
             pause_ms: *chance.pick(&[40, 200]),
             late_answer: *chance.pick(&[0, 10]),
-            reads_history: false,
             joins: true,
-            welcomes: false,
-            pauses: false,
-            refuses: 0,
-            large: 40,
-            trespasses: false,
-            authenticates: false,
+            ..Self::PLAIN
         }
     }
 }
