@@ -17,6 +17,8 @@ pub struct Summary {
     pub operations_median: u64,
     /// Crashes of the seed in the middle.
     pub crashes_median: u64,
+    /// Client operations of the life in the middle.
+    pub life_operations_median: u64,
     /// Starts of brokers.
     pub lives: u64,
     /// Starts of brokers in a second of real time.
@@ -41,7 +43,8 @@ impl Summary {
         for verdict in verdicts {
             coverage.add(&verdict.coverage);
         }
-        let lives = verdicts.iter().map(|verdict| verdict.lives).sum();
+        let operations = verdicts.iter().flat_map(|verdict| &verdict.lives).copied();
+        let lives = operations.clone().count() as u64;
         let failed = verdicts.iter().filter(|verdict| !verdict.broken.is_empty());
         let crashes = coverage.crashes();
         let mut summary = Self {
@@ -49,6 +52,7 @@ impl Summary {
             failed: failed.map(|verdict| verdict.seed).collect(),
             operations_median: median(verdicts.iter().map(|one| one.coverage.operations())),
             crashes_median: median(verdicts.iter().map(|one| one.coverage.crashes())),
+            life_operations_median: median(operations),
             lives,
             lives_per_second: per_second(lives, took),
             crashes,
@@ -87,14 +91,16 @@ impl Summary {
     pub fn text(&self) -> String {
         let mut text = format!(
             "{} seeds, {} simulated broker lives ({:.0} a second), {} crashes with a restart \
-             ({:.0} a second); in the median a seed has {} client operations and {} crashes\n",
+             ({:.0} a second); in the median a seed has {} client operations and {} crashes, \
+             a life {} operations\n",
             self.seeds,
             self.lives,
             self.lives_per_second,
             self.crashes,
             self.crashes_per_second,
             self.operations_median,
-            self.crashes_median
+            self.crashes_median,
+            self.life_operations_median
         );
         let missed = self.coverage.missed();
         // Writing to a text does not fail.
@@ -136,6 +142,7 @@ impl Summary {
             "crashes_per_second": self.crashes_per_second,
             "operations_median": self.operations_median,
             "crashes_median": self.crashes_median,
+            "life_operations_median": self.life_operations_median,
             "missed": self.coverage.missed(),
             "coverage": coverage,
         })
@@ -167,7 +174,14 @@ mod tests {
     impl Verdict {
         fn copy(&self) -> Self {
             let (broken, events, coverage) = (Vec::new(), Vec::new(), self.coverage.clone());
-            Self { seed: self.seed, broken, events, coverage, lives: self.lives, hash: self.hash }
+            Self {
+                seed: self.seed,
+                broken,
+                events,
+                coverage,
+                lives: self.lives.clone(),
+                hash: self.hash,
+            }
         }
     }
 
@@ -178,7 +192,7 @@ mod tests {
             broken: if broken { vec![one] } else { Vec::new() },
             events: Vec::new(),
             coverage: Coverage::default(),
-            lives: 4,
+            lives: vec![3, 9, 30, 40],
             hash: 1,
         }
     }
@@ -191,6 +205,7 @@ mod tests {
         assert_eq!(of(true).verdict(), "broken: 1 of 2 seeds: 8");
         assert!(of(true).json().contains("\"verdict\":\"broken\""));
         assert!(of(false).text().contains("8 simulated broker lives (4 a second)"));
+        assert!(of(false).text().contains("0 crashes, a life 30 operations"));
         assert!(of(false).text().contains("hit by no seed: op connect,"));
     }
     #[test]

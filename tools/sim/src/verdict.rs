@@ -23,8 +23,8 @@ pub struct Verdict {
     pub events: Vec<String>,
     /// What it reached.
     pub coverage: Coverage,
-    /// How often a broker started.
-    pub lives: u64,
+    /// Client operations of each life of the broker.
+    pub lives: Vec<u64>,
     /// Of everything that happened.
     pub hash: u64,
 }
@@ -40,7 +40,7 @@ impl Verdict {
     pub fn cut_short(seed: u64, promise: &'static str, what: &str) -> Self {
         let broken = vec![Broken { promise, what: what.into(), about: Vec::new() }];
         let coverage = Coverage::default();
-        Self { seed, broken, events: Vec::new(), coverage, lives: 0, hash: 0 }
+        Self { seed, broken, events: Vec::new(), coverage, lives: Vec::new(), hash: 0 }
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
         let (conn, message) = (Conn(0), MessageId(9));
         let (kind, reason) = (AckKind::PubAck, ReasonCode::Success);
         history.note(1, Event::Answered { conn, message, kind, reason });
-        Outcome { history, coverage: Coverage::default(), lives: 1, steps: 1 }
+        Outcome { history, coverage: Coverage::default(), lives: vec![0], steps: 1 }
     }
 
     #[test]

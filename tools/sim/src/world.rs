@@ -82,7 +82,8 @@ pub struct World {
     steps: u64,
     /// The same, for who watches from another thread.
     pulse: Arc<AtomicU64>,
-    lives: u64,
+    /// Client operations of each life of the broker.
+    lives: Vec<u64>,
 }
 
 /// What a run has left.
@@ -91,8 +92,8 @@ pub struct Outcome {
     pub history: History,
     /// What it reached.
     pub coverage: Coverage,
-    /// How often a broker started.
-    pub lives: u64,
+    /// Client operations of each life of the broker, from its start on.
+    pub lives: Vec<u64>,
     /// Steps of the executor.
     pub steps: u64,
 }
@@ -192,7 +193,7 @@ impl World {
             is_unsettled: false,
             steps: 0,
             pulse: Arc::default(),
-            lives: 0,
+            lives: Vec::new(),
         }
     }
 
@@ -215,7 +216,7 @@ impl World {
         Outcome {
             history: std::mem::take(&mut self.history),
             coverage: std::mem::take(&mut self.coverage),
-            lives: self.lives,
+            lives: std::mem::take(&mut self.lives),
             steps: self.steps,
         }
     }

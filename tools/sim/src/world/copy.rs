@@ -23,7 +23,7 @@ impl World {
             Some(Err(error)) => return self.note(Event::Copied { outcome: Err(error) }),
         };
         self.copying = true;
-        let (lives, images) = (self.lives, self.images_made());
+        let (lives, images) = (self.lives.len(), self.images_made());
         let disk = self.node.device.disk.clone();
         let target = SimDisk::new();
         let to_end = self.copies.once_in(2);
@@ -41,7 +41,7 @@ impl World {
             self.step_until_committed(Lsn::new(taken.last_lsn));
         }
         self.copying = false;
-        let has_died = self.node.broker.is_none() || self.lives != lives || disk.is_off();
+        let has_died = self.node.broker.is_none() || self.lives.len() != lives || disk.is_off();
         let outcome = match outcome {
             // What it wanted may be gone each time that it comes back for it.
             Err(_) if has_died || self.disk_may_fail || self.images_made() > images => None,

@@ -15,6 +15,9 @@ impl World {
         let operations = self.coverage.operations();
         while self.counted < operations {
             self.counted += 1;
+            if let Some(life) = self.lives.last_mut() {
+                *life += 1;
+            }
             if !self.calm {
                 self.roll();
             }
@@ -191,7 +194,7 @@ impl World {
         let now = self.now();
         match started {
             Ok(()) => {
-                self.lives += 1;
+                self.lives.push(0);
                 let wall_ms = self.clock.reading().wall_ms;
                 self.note(Event::Started { wall_ms });
                 self.mark_recovery();
