@@ -134,13 +134,13 @@ mod tests {
     fn what_left_nothing_is_known_as_long_as_an_older_one_may_come() {
         let order = RetainedOrder::new(2, Lsn::new(1));
         let mut writes = Writes::new(2);
-        let older: Vec<Lsn> = (0..3).map(|_| order.take(FROM, HERE)).collect();
+        let before: Vec<Lsn> = (0..3).map(|_| order.take(FROM, HERE)).collect();
         let later = order.take(HERE, HERE);
         writes.leaves_nothing("t", later, order.sent_to(HERE));
         // While this is so another one does, and more is under way.
         let (late, last) = (order.take(FROM, HERE), order.take(HERE, HERE));
         writes.leaves_nothing("u", last, order.sent_to(HERE));
-        for lsn in older {
+        for lsn in before {
             assert!(writes.have_later("t", lsn) && writes.have_later("u", lsn));
             writes.come.count(FROM);
             writes.fade(|| order.sent_to(HERE));

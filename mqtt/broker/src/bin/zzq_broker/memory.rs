@@ -1,7 +1,7 @@
 //! Memory that a burst has needed goes back to the system.
 //!
 //! Owns: when it does. Looking for it takes milliseconds in which lanes may wait, so it is done
-//! when the broker has little to do, or else seldom, and only when there is something to be found.
+//! when the broker has little to do, and only when there is something to be found.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -14,8 +14,6 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 const SLACK_KIB: u64 = 4 << 10;
 /// Who takes one part in so many of a processor's time has little to do.
 const LITTLE: u32 = 20;
-/// Who always has more to do is held up so seldom.
-const SELDOM: Duration = Duration::from_secs(10);
 
 /// What a process has and has done by some moment.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +30,6 @@ pub(crate) struct Memory {
     last: Look,
     /// The least that there was since the last time that some was given back.
     least_kib: u64,
-    given_back: Instant,
 }
 
 impl Memory {
@@ -42,7 +39,7 @@ impl Memory {
     }
 
     fn since(look: Look) -> Self {
-        Self { last: look, least_kib: look.resident_kib, given_back: look.at }
+        Self { last: look, least_kib: look.resident_kib }
     }
 
     /// To be called every [`LOOK_EVERY`]; `None` if the system says nothing any more.
@@ -67,7 +64,7 @@ impl Memory {
         self.last = now;
         self.least_kib = self.least_kib.min(now.resident_kib);
         let has_grown = now.resident_kib > self.least_kib + SLACK_KIB;
-        has_grown && (has_little_to_do || now.at - self.given_back >= SELDOM)
+        has_grown && has_little_to_do
     }
 }
 
@@ -114,9 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn who_has_much_to_do_is_held_up_seldom() {
+    fn who_has_much_to_do_is_not_held_up() {
         let resident: Vec<u64> = (1..=35).map(|second| 20_000 + 5_000 * second).collect();
-        assert_eq!(worth_it(SECOND, &resident), [10, 20, 30]);
+        assert!(worth_it(SECOND, &resident).is_empty());
     }
 
     #[test]
