@@ -201,7 +201,14 @@ pub(crate) fn choose(
             cuts.push((between, survival(nth)));
         }
     }
-    for nth in 0..count {
+    let at_stake = |pair: &&[usize]| {
+        let between = &events[pair[0]..pair[1]];
+        between.iter().filter(|event| matches!(event, Event::Write { .. })).count()
+    };
+    let widest = behind.windows(2).max_by_key(at_stake);
+    // Where most of all is at stake nothing is left to chance.
+    cuts.extend(widest.filter(|_| count > 0).map(|pair| (pair[1] - 1, Survival::Nothing)));
+    for nth in cuts.len()..count.max(cuts.len()) {
         let place = random.index(behind.len());
         let at = behind[place];
         let next = behind.get(place + 1).copied().unwrap_or(at);
@@ -247,9 +254,22 @@ mod tests {
         let flush = Event::Flush { covers: 0 };
         let events: Vec<Event> =
             (0..40).map(|at| if at % 4 == 0 { &flush } else { &write }.clone()).collect();
-        let cuts = choose(&events, 2 * SURVIVALS.len(), &mut Random::new(1));
+        let cuts = choose(&events, 1 + 2 * SURVIVALS.len(), &mut Random::new(1));
         let met: BTreeSet<(bool, String)> =
             cuts.iter().map(|(at, survival)| (at % 4 == 1, format!("{survival:?}"))).collect();
-        assert_eq!(met.len(), cuts.len());
+        assert_eq!(met.len(), 2 * SURVIVALS.len());
+    }
+
+    #[test]
+    fn the_power_goes_where_most_is_at_stake() {
+        let write = Event::Write { offset: 0, bytes: vec![1; 512].into() };
+        let flush = Event::Flush { covers: 0 };
+        let mut events = vec![flush.clone(); 200];
+        events.splice(100..100, vec![write; 2]);
+        events.push(flush);
+        for seed in 0..10 {
+            let cuts = choose(&events, 2, &mut Random::new(seed));
+            assert!(cuts.contains(&(102, Survival::Nothing)), "{cuts:?}");
+        }
     }
 }
