@@ -117,12 +117,13 @@ fn killed_run() -> Result<(), Failed> {
     // The end of the pipe: no process of it is left.
     out.read_to_string(&mut line)?;
     let patience = Instant::now() + Duration::from_mins(1);
-    // Nothing tells when the kernel has taken down the last mount.
+    // Nothing tells when the kernel has taken down the last mount. A run that was killed in the
+    // moment when it had attached a device and did not hold it yet leaves that to the next.
     while attached(&name)? {
         if Instant::now() > patience {
             return Err(format!("{name} is still attached").into());
         }
-        std::thread::yield_now();
+        power_cut(&["--probe"]);
     }
     // It had no chance to remove its directory: the next run does.
     power_cut(&["--probe"]);
