@@ -39,11 +39,14 @@ impl Replay {
     }
 
     /// A message of this record was decided for the subscription. False: it is passed by.
+    ///
+    /// The step of a session that the log does not have is made at once, by a lane that need not
+    /// have applied all that history was read of: that is passed by as well when it comes.
     pub(crate) fn meets(&mut self, lsn: Lsn) -> bool {
         if !self.is_live {
             self.passed_by = self.passed_by.max(lsn);
         }
-        self.is_live
+        self.is_live && lsn >= self.next
     }
 
     /// History from one record to another was taken, or held nothing, and it may be all. False:
@@ -75,6 +78,14 @@ mod tests {
         assert!(!replay.is_live, "record 7 is to come");
         assert!(replay.advance(lsn(7), lsn(9), true));
         assert!(replay.is_live && replay.meets(lsn(12)));
+    }
+
+    #[test]
+    fn what_history_has_brought_does_not_come_again() {
+        let mut replay = Replay::new(lsn(1), 0);
+        assert!(replay.advance(lsn(1), lsn(12), true) && replay.is_live);
+        assert!(!replay.meets(lsn(9)) && !replay.meets(lsn(11)));
+        assert!(replay.meets(lsn(12)));
     }
 
     #[test]

@@ -250,9 +250,20 @@ fn history_fits_the_queue_of_its_session() {
 }
 
 /// The step from history to what is published, while it is.
+/// Readers of the test below.
+const READERS: u32 = 6;
+
+/// A reader that is gone, whatever it has seen, keeps no publisher waiting.
+struct Gone<'a>(&'a AtomicU32);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        self.0.store(READERS, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn nothing_is_missed_or_doubled_where_history_ends() {
-    const READERS: u32 = 6;
     let broker = Broker::start(true, &["--lanes=2"]);
     // Those that are well on their way.
     let ready = AtomicU32::new(0);
@@ -276,6 +287,7 @@ fn nothing_is_missed_or_doubled_where_history_ends() {
                 let (mut client, _) = Connect::new(V5, &format!("reader {n}")).open(&broker);
                 let ready = &ready;
                 scope.spawn(move || {
+                    let _gone = Gone(ready);
                     client.subscribe("$replay/all/seam/#", 1);
                     let mut next = [0; 3];
                     let mut last = 0;
