@@ -249,7 +249,6 @@ fn history_fits_the_queue_of_its_session() {
     client.ping_without_messages();
 }
 
-/// The step from history to what is published, while it is.
 /// Readers of the test below.
 const READERS: u32 = 6;
 
@@ -262,6 +261,7 @@ impl Drop for Gone<'_> {
     }
 }
 
+/// The step from history to what is published, while it is.
 #[test]
 fn nothing_is_missed_or_doubled_where_history_ends() {
     let broker = Broker::start(true, &["--lanes=2"]);
