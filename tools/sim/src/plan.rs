@@ -423,7 +423,7 @@ impl Faults {
 
 impl ClientPlan {
     /// What the others begin from. It does nothing, for long, and is always there again.
-    const PLAIN: Self = Self {
+    pub(crate) const PLAIN: Self = Self {
         version: V5,
         keeps: Keeps::Always,
         window: 1000,

@@ -2,7 +2,7 @@
 //! promise can be asked for.
 
 use zzq_lanes::driver::Rest;
-use zzq_types::{ProtocolVersion, QoS};
+use zzq_types::QoS;
 
 use super::{CALM, World};
 use crate::client::{Client, TOPICS};
@@ -157,25 +157,7 @@ impl World {
     /// Another client, which has nothing to do by itself but what `change` says.
     fn join(&mut self, name: &str, change: impl FnOnce(ClientPlan) -> ClientPlan) -> usize {
         let at = self.clients.len();
-        let plan = change(ClientPlan {
-            version: ProtocolVersion::V5,
-            keeps: Keeps::Never,
-            window: 1000,
-            aliases: 0,
-            under_way: 1,
-            keep_alive: 0,
-            weights: [0; 9],
-            pause_ms: 1,
-            late_answer: 0,
-            reads_history: false,
-            joins: false,
-            welcomes: false,
-            pauses: false,
-            refuses: 0,
-            large: 40,
-            trespasses: false,
-            authenticates: false,
-        });
+        let plan = change(ClientPlan { keeps: Keeps::Never, pause_ms: 1, ..ClientPlan::PLAIN });
         let id = ClientId(u16::try_from(at).unwrap_or(u16::MAX));
         self.history.names.push(name.into());
         let mut client = Client::new(id, name.into(), plan, self.seed);
