@@ -208,7 +208,7 @@ pub(crate) fn choose(
     let widest = behind.windows(2).max_by_key(at_stake);
     // Where most of all is at stake nothing is left to chance.
     cuts.extend(widest.filter(|_| count > 0).map(|pair| (pair[1] - 1, Survival::Nothing)));
-    for nth in cuts.len()..count.max(cuts.len()) {
+    for nth in 0..count.saturating_sub(cuts.len()) {
         let place = random.index(behind.len());
         let at = behind[place];
         let next = behind.get(place + 1).copied().unwrap_or(at);
