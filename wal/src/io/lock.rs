@@ -19,11 +19,11 @@ pub struct DirectoryLock {
     file: File,
 }
 
-/// Said, not left to the close: a process that another thread is about to start has the file too,
-/// until it runs its program, and the kernel would keep the lock for it.
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // What fails here is done by the close.
+        // Said, not left to the close: a process that another thread is about to start has the
+        // file too, until it runs its program, and the kernel would keep the lock for it. What
+        // fails here is done by the close.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }

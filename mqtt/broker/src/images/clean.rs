@@ -176,7 +176,7 @@ impl Homes {
             let number = home(cold, &old, alive);
             let rank = number.and_then(|number| numbers.binary_search(&number).ok());
             let Ok(rank) = u16::try_from(rank.map_or(0, |rank| rank + 1)) else {
-                unreachable!("{} cold files: they are kept below {FILES_MAX}", numbers.len());
+                unreachable!("{} cold files: a rank is 16 bits", numbers.len());
             };
             ranks.push(rank);
         }

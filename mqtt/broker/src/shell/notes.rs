@@ -39,7 +39,7 @@ pub(crate) struct Taken {
 /// From lane to lane.
 #[derive(Debug)]
 pub(crate) enum Note {
-    /// A message that does not go by way of the log.
+    /// A message, or a run of them, for receivers who do not get it by way of the log.
     Publish(Arc<Direct>),
     /// Subscriptions were made: take them and report.
     Subscribed { change: u32, taken: Vec<Taken> },

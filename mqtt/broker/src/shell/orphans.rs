@@ -207,6 +207,7 @@ impl<D: Disk> Shell<D> {
         sets.push_ranges(from.session, Closing::Dropped, [NumberRange::one(from.number)]);
         self.put_expire(io, &sets, ExpiredTopics::EMPTY, true)
     }
+
     /// A record gives a message on to a session of this lane that takes it at QoS 0.
     //= MQTT5-3.8.4-8
     pub(super) fn give_at_qos_0(&mut self, io: &mut Io<'_, D>, given: Lsn, delivery: Delivery0) {
