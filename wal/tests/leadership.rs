@@ -76,6 +76,49 @@ fn taking_completions_only_does_not_swallow_the_work_of_others() {
     assert_eq!(log.appended(), Lsn::new(2));
 }
 
+/// So that what a group delivers can be sent before time is spent on its write.
+#[test]
+fn a_sealed_group_is_shown_and_is_written_by_the_next_who_leads() {
+    for another_leads in [false, true] {
+        let disk = SimDisk::new();
+        let (log, _, _) = open(disk.clone(), small(1)).unwrap();
+        let (mut one, _) = producer(&log);
+        let (mut two, _) = producer(&log);
+        let mut tail = one.tail();
+        disk.hold();
+        for _ in 0..3 {
+            stage(&mut one, b"x").unwrap();
+            one.seal(1000);
+        }
+        assert_eq!(log.appended(), Lsn::new(2), "two groups are under way at most");
+        assert_eq!(tail.next_group().unwrap().first_lsn(), Lsn::new(1));
+        assert_eq!(disk.in_flight().len(), 0, "nothing is with the disk");
+        if another_leads {
+            two.reap(1000);
+        } else {
+            one.drive(1000);
+        }
+        assert_eq!(disk.in_flight().len(), 2);
+        disk.release_all();
+        one.drive(1000);
+        assert_eq!(log.durable(), Lsn::new(2));
+        assert_eq!(log.appended(), Lsn::new(3), "what found no room follows");
+    }
+}
+
+#[test]
+fn what_was_sealed_and_not_written_is_lost_with_the_power() {
+    let disk = SimDisk::new();
+    let (log, _, _) = open(disk.clone(), small(1)).unwrap();
+    let (mut one, _) = producer(&log);
+    put(&log, &mut one, b"durable");
+    stage(&mut one, b"sealed").unwrap();
+    one.seal(1000);
+    assert_eq!(log.durable(), Lsn::new(1));
+    let (_, _, seen) = reopen(&disk.crash(1), 2);
+    assert_eq!(bodies(&seen), [b"durable"]);
+}
+
 #[test]
 fn a_lane_that_ends_leaves_its_writes_to_the_others() {
     let disk = SimDisk::new();

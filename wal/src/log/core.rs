@@ -251,7 +251,9 @@ impl<D: Disk> Core<D> {
         self.recycle_groups();
         let mut step = Step::default();
         if self.mode == Mode::Running {
-            self.submit_ready(shared, leader);
+            if pack != Pack::Seal {
+                self.submit_ready(shared, leader);
+            }
             if pack != Pack::Nothing && self.cut.is_none() {
                 step.stall = self.pack_all(shared, leader, pack);
             }
@@ -292,13 +294,15 @@ impl<D: Disk> Core<D> {
         while self.mode == Mode::Running
             && self.flights.len() < FLIGHTS_MAX
             && self.something_is_due()
-            && (pack == Pack::Due || self.has_long())
+            && (pack != Pack::Long || self.has_long())
             && !(leader.patience == Patience::Some && self.more_comes_soon())
         {
             if let Some(stall) = self.pack(shared, leader) {
                 return Some(stall);
             }
-            self.submit_ready(shared, leader);
+            if pack != Pack::Seal {
+                self.submit_ready(shared, leader);
+            }
         }
         None
     }

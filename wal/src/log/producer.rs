@@ -231,6 +231,18 @@ impl<D: Disk> Producer<D> {
         self.drive_with(now_ms, Patience::None)
     }
 
+    /// The first half of [`drive`](Self::drive): what is staged gets its place, if leadership is
+    /// free, and the tail shows it, but nothing is written. So a lane can send what this delivers
+    /// before it spends time on the write. The lane still calls `drive` in the same turn; if
+    /// another lane leads before that, it writes this, too.
+    pub fn seal(&mut self, now_ms: u64) {
+        if self.is_ended() {
+            return;
+        }
+        self.flush(now_ms);
+        self.log.lead(self.leader(Patience::None), now_ms, Pack::Seal);
+    }
+
     /// [`drive`](Self::drive) for who comes again soon in any case: what is due may be left for
     /// then. It is not left if nobody comes of whom others believe that.
     pub(crate) fn drive_with(&mut self, now_ms: u64, patience: Patience) -> Drive {
@@ -288,7 +300,7 @@ impl<D: Disk> Producer<D> {
     }
 
     /// Bytes that are staged and not handed over.
-    pub(crate) fn staged_bytes(&self) -> usize {
+    pub fn staged_bytes(&self) -> usize {
         self.current.bytes.len()
     }
 

@@ -30,6 +30,8 @@ pub(crate) enum Pack {
     Nothing,
     /// As `Nothing`, unless there is enough for a long group.
     Long,
+    /// What is due, and leaves it to the next who leads to write it.
+    Seal,
     /// What is due.
     Due,
 }

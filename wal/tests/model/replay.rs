@@ -192,6 +192,8 @@ impl<'h> Replay<'h> {
         let Some(producer) = &mut life.lanes[lane].producer else { return };
         if packs {
             producer.drive(life.now);
+        } else if life.now.is_multiple_of(2) {
+            producer.seal(life.now);
         } else {
             producer.reap(life.now);
         }
