@@ -74,6 +74,13 @@ pub trait Handler: Sized {
         None
     }
 
+    /// The output of this turn has been sent, as far as sockets took it: the place for work that
+    /// none of it waits for. Called after each [`turn_end`](Self::turn_end), and returns as that
+    /// does; the earlier of both counts.
+    fn sent(&mut self, _io: &mut LaneIo<'_, Self>) -> Option<Millis> {
+        None
+    }
+
     /// The lane shall stop: no connection is accepted any more, and what is still open at the
     /// lane's deadline is cut. Closes every connection after its output is sent, unless overridden.
     fn stopping(&mut self, io: &mut LaneIo<'_, Self>) {

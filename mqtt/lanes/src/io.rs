@@ -211,6 +211,11 @@ impl<H: Handler> LaneIo<'_, H> {
         self.core.counters
     }
 
+    /// How many connections have output that is sent at the end of this turn.
+    pub fn writers(&self) -> usize {
+        self.core.dirty.len()
+    }
+
     /// What it holds now.
     pub fn buffered(&self) -> BufferTotals {
         BufferTotals { pooled: self.core.pool.bytes(), ..self.core.totals }

@@ -371,6 +371,22 @@ fn the_handler_is_called_again_when_it_said() {
 }
 
 #[test]
+fn what_comes_behind_the_output_finds_it_sent() {
+    let (mut lane, peer) = lane();
+    peer.send(&frame(b"first"));
+    lane.handler_mut().sent.clear();
+    lane.turn();
+    assert_eq!(lane.handler().told().last(), Some(&Told::Frame(5)));
+    assert_eq!(lane.handler().sent, [7], "its answer has left");
+    for (due, due_behind, first) in [(20, 10, 10), (10, 20, 10)] {
+        lane.handler_mut().due = Some(Millis(due));
+        lane.handler_mut().due_behind = Some(Millis(due_behind));
+        lane.turn();
+        assert_eq!(lane.rest(), Rest::Until(Millis(first)));
+    }
+}
+
+#[test]
 fn accepted_connections_go_round_the_lanes() {
     let mut lanes = lanes(3, Limits::default());
     let peers: Vec<_> = (0..9).map(|_| lanes[0].driver_mut().connect()).collect();

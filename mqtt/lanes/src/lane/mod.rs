@@ -142,8 +142,10 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.take_transfers();
         self.fire_timers();
         self.read_ready();
-        self.due = self.call(Handler::turn_end);
+        let due = self.call(Handler::turn_end);
         self.flush_all();
+        let due_behind = self.call(Handler::sent);
+        self.due = due.into_iter().chain(due_behind).min();
         self.post_outbox();
         self.core.mesh.announce();
         self.transfers.announce();
@@ -222,6 +224,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.settle();
         assert_eq!(self.core.conns.len(), 0, "{} has connections after its end", self.core.lane);
         self.call(Handler::turn_end);
+        self.call(Handler::sent);
         self.core.mesh.announce();
     }
 

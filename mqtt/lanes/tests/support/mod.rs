@@ -28,6 +28,9 @@ pub(crate) struct Echo {
     /// Frames handled in one call before the connection pauses itself.
     pub(crate) pause_after: Option<usize>,
     pub(crate) due: Option<Millis>,
+    pub(crate) due_behind: Option<Millis>,
+    /// Bytes that were sent each time when it heard that output had been.
+    pub(crate) sent: Vec<u64>,
     /// What connections left behind, read so far: to see that none gets another's.
     pub(crate) seen: BTreeMap<ConnId, Vec<u8>>,
 }
@@ -145,5 +148,10 @@ impl Handler for Echo {
 
     fn turn_end(&mut self, _: &mut LaneIo<'_, Self>) -> Option<Millis> {
         self.due
+    }
+
+    fn sent(&mut self, io: &mut LaneIo<'_, Self>) -> Option<Millis> {
+        self.sent.push(io.counters().bytes_out);
+        self.due_behind
     }
 }
