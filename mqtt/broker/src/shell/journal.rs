@@ -149,6 +149,19 @@ impl<D: Disk> Journal<D> {
         }
     }
 
+    /// Gives what was handed over its place, if the lead is free: the tail shows it, and the next
+    /// [`Journal::drive`] submits it.
+    pub(super) fn seal(&mut self, now_ms: u64) {
+        if let Some(seat) = &mut self.log {
+            seat.producer.seal(now_ms);
+        }
+    }
+
+    /// Bytes of what this lane has staged in this turn.
+    pub(super) fn staged(&self) -> usize {
+        self.log.as_ref().map_or(0, |seat| seat.producer.staged_bytes())
+    }
+
     /// Submits what was handed over, if the lead is free; returns when to call again.
     pub(super) fn drive(&mut self, now_ms: u64) -> Option<u64> {
         self.log.as_mut().and_then(|seat| seat.producer.drive(now_ms).again_at)

@@ -25,6 +25,7 @@ mod leave;
 mod link;
 mod links;
 mod live;
+mod log_turn;
 mod message;
 mod notes;
 mod orphans;
@@ -83,6 +84,7 @@ use self::leave::Farewell;
 use self::link::{Link, Waits};
 use self::links::Links;
 use self::live::Live;
+use self::log_turn::{LogTurn, Turned};
 use self::message::Store;
 use self::orphans::GoingOn;
 use self::owed::Owed;
@@ -225,6 +227,7 @@ pub(crate) struct Shell<D: Disk> {
     held_up_ms: u64,
     sys: Renewal,
     stopping: bool,
+    log_turn: LogTurn,
     /// A record was not taken because the log had no room.
     wants_room: bool,
     /// The fault of the log was told.
@@ -323,6 +326,7 @@ impl<D: Disk> Shell<D> {
             held_up_ms: 0,
             sys: Renewal::default(),
             stopping: false,
+            log_turn: LogTurn::default(),
             wants_room: false,
             told_read_only: false,
             store_was: StoreState::Writable,
@@ -496,7 +500,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.renew_sys(io);
         self.hand_over_receipts(io);
         self.go_on_held(io);
-        let again = self.turn_the_log(io);
+        let turned = self.turn_the_log(io);
         self.check_full_queues(io);
         self.tire_of_clogged(io);
         self.tire_of_questions(io);
@@ -507,7 +511,14 @@ impl<D: Disk> Handler for Shell<D> {
         self.answer_queries(io);
         self.settle();
         self.publish_counts(io);
-        self.next_turn(io, again)
+        match turned {
+            Turned::Driven { again } => self.next_turn(io, again),
+            Turned::Sealed => None,
+        }
+    }
+
+    fn sent(&mut self, io: &mut Io<'_, D>) -> Option<Millis> {
+        self.drive_behind_output(io)
     }
 
     fn stopping(&mut self, io: &mut Io<'_, D>) {
@@ -524,37 +535,6 @@ impl<D: Disk> Handler for Shell<D> {
 }
 
 impl<D: Disk> Shell<D> {
-    /// Submits what was handed over and follows the tail until neither has more to do; returns
-    /// when the log wants to be driven again, in log time.
-    fn turn_the_log(&mut self, io: &mut Io<'_, D>) -> Option<u64> {
-        let orphaned = self.orphaned.len();
-        let mut again = self.journal.drive(self.now_ms);
-        while self.follow(io) {
-            self.unpark(io);
-            if self.pending.is_empty() {
-                let next = self.state.next_deadline().unwrap_or(u64::MAX);
-                self.due_ms = next.max(self.held_up_ms);
-            }
-            // What was applied may have handed over more: wills, messages given on.
-            self.hand_over_receipts(io);
-            again = self.journal.drive(self.now_ms);
-        }
-        if self.orphaned.len() > orphaned {
-            io.turn_again();
-        }
-        if self.wants_room && self.journal.has_room() {
-            // The log wakes nobody for room that the lane's own call has made.
-            self.wants_room = false;
-            self.unpark(io);
-        }
-        if self.journal.is_read_only() && !std::mem::replace(&mut self.told_read_only, true) {
-            self.tell_read_only();
-            self.give_up_answers(io);
-            self.dismiss_held(io);
-        }
-        again
-    }
-
     /// When the next turn is due if nothing happens before.
     fn next_turn(&mut self, io: &mut Io<'_, D>, again: Option<u64>) -> Option<Millis> {
         // Asks for a wake-up, whoever waits: answers, and input that goes on behind the last record
