@@ -91,6 +91,8 @@ pub(crate) enum Index {
     Good,
     /// It does not.
     Bad,
+    /// A crash has cut its write off.
+    CutOff,
 }
 
 /// How a segment ends.
@@ -267,6 +269,7 @@ impl fmt::Display for SegmentLine {
             Index::None => {}
             Index::Good => out.write_str(", index")?,
             Index::Bad => out.write_str(", BAD INDEX")?,
+            Index::CutOff => out.write_str(", index cut off")?,
         }
         write!(out, ", {}", self.end)?;
         self.offset.map_or(Ok(()), |offset| write!(out, " at byte {offset}"))

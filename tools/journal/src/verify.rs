@@ -85,6 +85,13 @@ pub fn verify(
         let text = format!("{unfinished} big records have no end, and are void");
         out.say(&Line::Note(NoteLine { text }))?;
     }
+    for file in &tallied.cut_indexes {
+        let text = format!(
+            "the index of {file} was cut off by a crash while it was written: the broker finds the \
+             records there without it, and none is lost"
+        );
+        out.say(&Line::Note(NoteLine { text }))?;
+    }
     let status = verdict.status;
     out.say(&Line::Verdict(verdict.line))?;
     Ok(status)
@@ -167,6 +174,8 @@ pub(crate) struct Tallied {
     pub(crate) refused: Vec<RefusedLine>,
     pub(crate) refused_count: u64,
     pub(crate) bad_indexes: Vec<String>,
+    /// Segments whose index was not durable yet when the power went.
+    pub(crate) cut_indexes: Vec<String>,
 }
 
 /// Counts what a reading meets.

@@ -13,8 +13,9 @@ use std::process::{Command, Stdio};
 use common::*;
 use tempfile::TempDir;
 use zzq_wal::format::group::GroupHeader;
+use zzq_wal::format::segment::SegmentHeader;
 use zzq_wal::io::DirectoryLock;
-use zzq_wal::sim_disk::SimDisk;
+use zzq_wal::sim_disk::{SimDisk, Survival};
 use zzq_wal::{META_NAME, segment_name};
 
 /// Where each group of a segment begins, and where the last one ends.
@@ -126,6 +127,72 @@ fn a_changed_index_is_damage_although_the_log_opens() {
     assert_eq!(ran.status, 1, "{ran:?}");
     assert!(ran.last_line().contains("the index of 00000000000000000001.log has changed"));
     assert!(ran.out.contains("BAD INDEX"), "{ran:?}");
+}
+
+/// Where the index of a segment lies, if it was closed.
+fn index_of(disk: &SimDisk, file: &str) -> Option<std::ops::Range<usize>> {
+    let bytes = disk.bytes(file).ok()?;
+    let header = SegmentHeader::decode(bytes.first_chunk()?).ok()?;
+    let end = bytes.len() - 4096;
+    let closing = header.decode_closing(bytes.last_chunk()?)?;
+    let len = zzq_wal::format::index::len(usize::try_from(closing.groups).ok()?);
+    Some(end - len..end)
+}
+
+/// A power cut came between the write of an index and its sync: `verify` called that damage, and
+/// bade the operator replace a device on which nothing had changed.
+#[test]
+fn an_index_whose_write_a_power_cut_has_taken_is_no_damage() {
+    let (mut whole, mut cut_off) = (0, 0);
+    for nth in 30..60 {
+        let disk = SimDisk::new();
+        let mut lane = Lane::open(&disk);
+        disk.cut_power(nth);
+        while !disk.is_off() {
+            lane.hand_over(1, &[7; 3000]);
+        }
+        let is_there = |disk: &SimDisk| index_of(disk, &segment_name(1)).is_some();
+        if is_there(&disk.crash_with(Survival::Nothing)) {
+            break;
+        }
+        for after in (0..64).map(|seed| disk.crash(seed)).filter(is_there) {
+            let directory = directory(&after);
+            let ran = run("verify", directory.path(), &["--opaque"]);
+            assert_eq!(ran.status, 0, "power cut {nth}: {ran:?}");
+            whole += usize::from(ran.out.contains(", index,"));
+            if ran.out.contains(", index cut off,") {
+                cut_off += 1;
+                let note = format!("note: the index of {} was cut off", segment_name(1));
+                assert!(ran.out.contains(&note), "{ran:?}");
+            }
+        }
+    }
+    assert!(whole > 0 && cut_off > 0, "{whole} are whole, {cut_off} are cut off");
+}
+
+/// Once another segment is closed an index is durable: what is missing of it is lost. And a sector
+/// that is nearly right was written.
+#[test]
+fn what_no_crash_explains_in_an_index_is_damage() {
+    let whole = killed(120, 3000);
+    let closed: Vec<u64> =
+        (1..9).filter(|number| index_of(&whole, &segment_name(*number)).is_some()).collect();
+    let (first, last) = (segment_name(closed[0]), segment_name(*closed.last().unwrap()));
+    assert!(first < last, "two segments are closed: {closed:?}");
+    let spoilt = |file: &str, change: &dyn Fn(&SimDisk, u64)| {
+        let disk = whole.restart();
+        change(&disk, index_of(&disk, file).unwrap().start as u64);
+        verify(&directory(&disk))
+    };
+    let clear = |disk: &SimDisk, at| disk.overwrite(&first, at, &[0; 512]).unwrap();
+    let ran = spoilt(&first, &clear);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.last_line().contains(&format!("the index of {first} has changed")), "{ran:?}");
+    let ran = spoilt(&last, &|disk, at| disk.overwrite(&last, at, &[0; 512]).unwrap());
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let ran = spoilt(&last, &|disk, at| disk.flip(&last, at + 3, 0).unwrap());
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.last_line().contains(&format!("the index of {last} has changed")), "{ran:?}");
 }
 
 #[test]

@@ -41,7 +41,10 @@ pub fn len(groups: usize) -> usize {
 }
 
 /// Writes all entries to the front of `bytes`.
-pub(crate) fn encode(entries: &[Entry], bytes: &mut [u8]) {
+///
+/// # Panics
+/// If they are longer.
+pub fn encode(entries: &[Entry], bytes: &mut [u8]) {
     assert!(entries.len() * ENTRY_LEN <= bytes.len());
     for (entry, bytes) in entries.iter().zip(bytes.chunks_exact_mut(ENTRY_LEN)) {
         put(bytes, 0, &entry.first_lsn.get().to_le_bytes());

@@ -68,6 +68,13 @@ impl Lane {
         }
     }
 
+    /// A record in a group of its own, on a disk that may fail.
+    pub fn hand_over(&mut self, kind: u8, body: &[u8]) {
+        let how = Staging { kind, waits: true, ..Staging::default() };
+        let _refused = self.producer.stage(&how, |out| out.extend_from_slice(body));
+        self.turn();
+    }
+
     fn turn(&mut self) {
         self.producer.drive(1_700_000_000_000 + self.log.durable().get());
         self.log.helper_step(0);
