@@ -182,16 +182,18 @@ impl<D: Disk> Archive<D> {
         let is_closed = at + 1 < segments.len();
         if is_closed {
             self.topics.admit(&noting, &segment);
-            if self.topics.wants(&segment) {
-                self.topics.give_up(number);
-            }
         } else {
             self.ahead = Some((reader, noting));
         }
         is_closed
     }
 
+    /// Begins with the first segment that wants an index. Without space for it none is begun: those
+    /// that were closed meanwhile have their turn when there is some again.
     fn next_ahead(&mut self, segments: &[KeptSegment]) -> Option<(Reader<D>, Noting)> {
+        if !self.topics.have_space() {
+            return None;
+        }
         let segment = segments.iter().find(|segment| self.topics.wants(segment))?;
         let reader = self.log.reader(segment.first);
         if reader.is_err() {

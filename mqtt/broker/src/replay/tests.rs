@@ -9,7 +9,7 @@ use zzq_lanes::LaneWaker;
 use zzq_snapshot::{Listing, topics_name};
 use zzq_types::{Properties, TopicFilter, TopicName};
 use zzq_wal::sim_disk::{Fault, Op, Random, SimDisk};
-use zzq_wal::{Options, Producer, StageError, Staging, Wake};
+use zzq_wal::{Options, Producer, Reserve, Space, StageError, Staging, Wake};
 
 use super::topics::DENSE;
 use super::*;
@@ -245,6 +245,27 @@ fn history_is_read_also_where_no_index_can_be_written() {
     world.restart(true);
     while world.archive.step() {}
     assert_eq!(world.indexed(), world.closed()[1..], "it is not tried again and again");
+    assert_eq!(world.replay("rare", 1, 0, 1000).0, world.expected("rare", 1, 0));
+}
+
+/// What was closed while space was low had no index until the next start.
+#[test]
+fn what_is_closed_while_space_is_low_has_its_index_when_there_is_space_again() {
+    let mut world = World::new();
+    world.restart(true);
+    // Notes are begun in good time.
+    world.publish("busy/1", QoS::AtLeastOnce, 150);
+    world.settle();
+    assert!(!world.archive.step());
+    world.log.keep_free(Reserve { low: 1 << 50, ..Reserve::default() });
+    world.publish_few_among_many();
+    assert_eq!(world.log.space(), Space::Low);
+    while world.archive.step() {}
+    assert!(world.indexed().is_empty(), "others need the space");
+    world.log.keep_free(Reserve::default());
+    world.log.helper_step(0);
+    while world.archive.step() {}
+    assert_eq!(world.indexed(), world.closed());
     assert_eq!(world.replay("rare", 1, 0, 1000).0, world.expected("rare", 1, 0));
 }
 

@@ -143,11 +143,15 @@ impl<D: Disk> Topics<D> {
         Ok(Some(finding.found(number, places)))
     }
 
-    /// Writes the index of a closed segment, if all of it was noted and there is space: history
-    /// needs no index, and others need the space.
+    /// Whether there is space: history needs no index, and others need the space while it is low.
+    pub(super) fn have_space(&self) -> bool {
+        self.log.space() == Space::Ample
+    }
+
+    /// Writes the index of a closed segment, if all of it was noted and there is space.
     pub(super) fn admit(&mut self, noting: &Noting, segment: &KeptSegment) {
         let is_whole = noting.number() == segment.number && noting.next > range(segment).1;
-        if !is_whole || !self.wants(segment) || self.log.space() > Space::Ample {
+        if !is_whole || !self.wants(segment) || !self.have_space() {
             return;
         }
         let identity = self.log.facts().identity;
