@@ -23,6 +23,7 @@ use crate::log::wanted::{Mark, Published, Starved, Wanted};
 use crate::sync::{Between, leave_out};
 
 mod seat;
+mod staged;
 
 const PREEMPTIONS: usize = 3;
 
