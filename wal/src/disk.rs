@@ -29,6 +29,21 @@ pub trait Disk: Send + Sync + 'static {
     /// directory is not synced.
     fn create(&self, name: &str, len: u64) -> io::Result<Self::File>;
 
+    /// As [`create`](Self::create), but before each piece of zeroes `goes_on` is asked, with the
+    /// bytes that were written so far, and where it says no the rest is space that the file has
+    /// taken, and no more: it reads as zeroes, is written without asking for space, and takes
+    /// longer the first time. Returns how many bytes were written. A disk that takes space only by
+    /// writing to it writes all of them.
+    fn create_ahead(
+        &self,
+        name: &str,
+        len: u64,
+        goes_on: &dyn Fn(u64) -> bool,
+    ) -> io::Result<(Self::File, u64)> {
+        let _ = goes_on;
+        Ok((self.create(name, len)?, len))
+    }
+
     /// Opens an existing file for direct reads and writes.
     fn open(&self, name: &str) -> io::Result<Self::File>;
 

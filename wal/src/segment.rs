@@ -57,6 +57,8 @@ pub struct KeptSegment {
 pub(crate) struct Segment<F> {
     pub(crate) header: SegmentHeader,
     pub(crate) file: F,
+    /// Behind this offset its blocks may never have been written.
+    zeroed: u64,
     first_lsn: AtomicU64,
     last_lsn: AtomicU64,
     end: AtomicU64,
@@ -74,6 +76,7 @@ impl<F> Segment<F> {
         Self {
             header,
             file,
+            zeroed: header.length,
             first_lsn: AtomicU64::new(0),
             last_lsn: AtomicU64::new(0),
             end: AtomicU64::new(GROUPS_AT),
@@ -83,6 +86,15 @@ impl<F> Segment<F> {
             broken: AtomicBool::new(false),
             leases: AtomicUsize::new(0),
         }
+    }
+
+    /// One whose zeroes end there: what lies behind is space, and no more.
+    pub(crate) fn zeroed_to(self, zeroed: u64) -> Self {
+        Self { zeroed, ..self }
+    }
+
+    pub(crate) fn zeroed(&self) -> u64 {
+        self.zeroed
     }
 
     pub(crate) fn name(&self) -> String {

@@ -70,8 +70,18 @@ impl Directory {
 
     /// Creates a file of written zeroes, or leaves no name behind.
     pub(super) fn create(&self, name: &str, len: u64) -> io::Result<OpenFile> {
+        self.create_ahead(name, len, &|_| true).map(|(file, _)| file)
+    }
+
+    /// The same as far as `goes_on` says so; the rest has its space. Returns how far.
+    pub(super) fn create_ahead(
+        &self,
+        name: &str,
+        len: u64,
+        goes_on: &dyn Fn(u64) -> bool,
+    ) -> io::Result<(OpenFile, u64)> {
         assert_name(name);
-        let created = OpenFile::create(self.as_fd(), name, len);
+        let created = OpenFile::create(self.as_fd(), name, len, goes_on);
         if let Err(error) = &created
             && error.kind() != io::ErrorKind::AlreadyExists
         {

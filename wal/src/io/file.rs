@@ -30,13 +30,20 @@ impl OpenFile {
         Self::open_with(directory, name, OFlags::empty())
     }
 
-    /// Creates `name`, which must not exist, with `len` written zeroes, synced.
-    pub(super) fn create(directory: BorrowedFd<'_>, name: &str, len: u64) -> io::Result<Self> {
+    /// Creates `name`, which must not exist, with space for `len` bytes and, while `goes_on` says
+    /// so of what was written so far, written zeroes; synced. Returns how many zeroes.
+    pub(super) fn create(
+        directory: BorrowedFd<'_>,
+        name: &str,
+        len: u64,
+        goes_on: &dyn Fn(u64) -> bool,
+    ) -> io::Result<(Self, u64)> {
         let file = Self::open_with(directory, name, OFlags::CREATE | OFlags::EXCL)?;
-        file.reserve(len)?;
-        file.zero(len)?;
+        // What was not reserved has its space when it is written.
+        let zeroed =
+            if file.reserve(len)? { file.zero(len, goes_on) } else { file.zero(len, &|_| true) }?;
         fsync(&file)?;
-        Ok(file)
+        Ok((file, zeroed))
     }
 
     /// Whether both share one descriptor.
@@ -58,48 +65,57 @@ impl OpenFile {
 
     /// Takes the space at once, so that a full disk shows before any byte is written and the file
     /// lies in one piece. Blocks come out unwritten, which is why zeroes are written behind it.
-    fn reserve(&self, len: u64) -> io::Result<()> {
+    /// False where the file system cannot do that.
+    fn reserve(&self, len: u64) -> io::Result<bool> {
         if len == 0 {
-            return Ok(());
+            return Ok(true);
         }
         match fallocate(self, FallocateFlags::empty(), 0, len) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn zero(&self, len: u64) -> io::Result<()> {
+    fn zero(&self, len: u64, goes_on: &dyn Fn(u64) -> bool) -> io::Result<u64> {
         if len == 0 {
-            return Ok(());
+            return Ok(0);
         }
         // Nothing is written to them: in memory they are the one page of zeroes of the system.
         let zeroes = IoBuffer::with_blocks(ZEROES);
-        let write = |offset, count| write_whole(self, &zeroes[..count], offset);
+        let write = |offset, count| {
+            if !goes_on(offset) {
+                return Ok(false);
+            }
+            write_whole(self, &zeroes[..count], offset).map(|()| true)
+        };
         at_half_pace(len, zeroes.len(), write, Instant::now, thread::sleep)
     }
 }
 
-/// Calls `piece` with offset and length of each piece of `len` bytes, and between two of them
-/// pauses as long as the last one took: half of the device's time is left to writes that somebody
-/// waits for.
+/// Calls `piece` with offset and length of each piece of `len` bytes, until it says that it has
+/// done nothing, and between two of them pauses as long as the last one took: half of the device's
+/// time is left to writes that somebody waits for. Returns how many bytes were done.
 fn at_half_pace(
     len: u64,
     most: usize,
-    mut piece: impl FnMut(u64, usize) -> io::Result<()>,
+    mut piece: impl FnMut(u64, usize) -> io::Result<bool>,
     mut clock: impl FnMut() -> Instant,
     mut pause: impl FnMut(Duration),
-) -> io::Result<()> {
+) -> io::Result<u64> {
     let mut offset = 0;
     while offset < len {
         let count = usize::try_from(len - offset).unwrap_or(usize::MAX).min(most);
         let began = clock();
-        piece(offset, count)?;
+        if !piece(offset, count)? {
+            break;
+        }
         offset += count as u64;
         if offset < len {
             pause(clock().duration_since(began).min(PAUSE_MAX));
         }
     }
-    Ok(())
+    Ok(offset)
 }
 
 /// A device that hangs is not waited for twice.
@@ -215,13 +231,20 @@ mod tests {
         let piece = |offset, count| {
             pieces.push((offset, count));
             passed.set(passed.get() + Duration::from_millis(40 * pieces.len() as u64));
-            Ok(())
+            Ok(true)
         };
         let ended = at_half_pace(35, 10, piece, || began + passed.get(), |time| pauses.push(time));
-        assert!(ended.is_ok());
+        assert_eq!(ended.ok(), Some(35));
         assert_eq!(pieces, [(0, 10), (10, 10), (20, 10), (30, 5)]);
         let millis: Vec<_> = pauses.iter().map(Duration::as_millis).collect();
         assert_eq!(millis, [40, 80, 100], "and none behind the last");
+    }
+
+    #[test]
+    fn zeroes_end_where_somebody_waits() {
+        let piece = |offset, _| Ok(offset < 20);
+        let done = at_half_pace(100, 10, piece, Instant::now, |_| {});
+        assert_eq!(done.ok(), Some(20));
     }
 
     #[test]

@@ -90,13 +90,22 @@ impl Disk for FileDisk {
     }
 
     fn create(&self, name: &str, len: u64) -> io::Result<OpenFile> {
+        self.create_ahead(name, len, &|_| true).map(|(file, _)| file)
+    }
+
+    fn create_ahead(
+        &self,
+        name: &str,
+        len: u64,
+        goes_on: &dyn Fn(u64) -> bool,
+    ) -> io::Result<(OpenFile, u64)> {
         assert!(len.is_multiple_of(BLOCK as u64), "a size of {len} is no number of blocks");
         // A file system may take all that is left before it finds that it is not enough, and
         // make others fail meanwhile.
         if len > self.free_bytes()? {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.directory.create(name, len)
+        self.directory.create_ahead(name, len, goes_on)
     }
 
     fn open(&self, name: &str) -> io::Result<OpenFile> {

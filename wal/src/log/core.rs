@@ -182,6 +182,8 @@ pub(crate) struct Core<D: Disk> {
     pub(crate) now_ms: u64,
     pub(crate) mode: Mode,
     pub(crate) active: Active<D::File>,
+    /// The groups of the segment before were long.
+    pub(crate) was_bulky: bool,
     pub(crate) next: Option<Arc<Segment<D::File>>>,
     /// The helper has been asked for `next`.
     pub(crate) next_asked: bool,
@@ -363,6 +365,7 @@ impl<D: Disk> Core<D> {
         self.tasks.push_back(Task::Prepare {
             last_good: self.durable,
             length: length.saturating_mul(2).min(self.limits.segment_size),
+            is_bulky: self.is_bulky(),
             is_needed,
         });
     }
@@ -393,6 +396,7 @@ impl<D: Disk> Core<D> {
                 Reply::Prepared(Ok(segment)) => {
                     self.next_asked = false;
                     self.next = Some(segment);
+                    shared.set_waits_for_segment(false);
                     (self.lacks_space, self.ask_at_ms) = (None, 0);
                     shared.set_no_space(false);
                 }
@@ -409,11 +413,17 @@ impl<D: Disk> Core<D> {
                     let error = io::Error::from(error);
                     shared.poison(format!("the next segment cannot be made: {error}"));
                 }
-                Reply::Truncated(Ok(segment)) => self.finish_cut(segment),
+                Reply::Truncated(Ok(segment)) => {
+                    shared.set_waits_for_segment(false);
+                    self.finish_cut(segment);
+                }
                 Reply::Truncated(Err(error)) => {
                     shared.poison(format!("a truncation failed: {error}"));
                 }
-                Reply::Moved(Ok(segment)) => self.finish_move(shared, segment),
+                Reply::Moved(Ok(segment)) => {
+                    shared.set_waits_for_segment(false);
+                    self.finish_move(shared, segment);
+                }
                 // What moves is in memory, and nobody was told that it is durable: it can wait.
                 Reply::Moved(Err(MakeError::NoSpace(_))) => {
                     self.move_at = Some(self.now_ms.saturating_add(SPACE_RETRY_MS));

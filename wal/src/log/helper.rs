@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::disk::{Disk, DiskFile};
 use crate::format::segment::{Beginning, LastGood};
 use crate::log::core::Full;
-use crate::log::maker::{self, MakeError, Maker, Purpose};
+use crate::log::maker::{self, MakeError, Maker, Purpose, Zeroes};
 use crate::log::shared::Shared;
 use crate::log::space::Space;
 use crate::log::truncate::Cut;
@@ -21,7 +21,7 @@ use crate::segment::{Segment, segment_name};
 /// What a leader asks for.
 pub(crate) enum Task<F> {
     /// The segment that follows the one written now.
-    Prepare { last_good: LastGood, length: u64, is_needed: bool },
+    Prepare { last_good: LastGood, length: u64, is_bulky: bool, is_needed: bool },
     /// A segment for what a failed write has left, with room for so many bytes at least.
     Move { last_good: LastGood, length: u64, least: u64 },
     /// A segment that breaks with what a newer term does not have.
@@ -54,6 +54,11 @@ pub(crate) struct Helper<D: Disk> {
 /// A log without a new durable record for so long gets its durable mark.
 const IDLE_MS: u64 = 100;
 
+/// Of a segment for long groups so many parts of these are zeroed: where a write takes long by its
+/// length, the first one to a block costs little more, and zeroes take what the device could give.
+const BULK_ZEROED: u64 = 3;
+const BULK_PARTS: u64 = 4;
+
 /// Room for tasks and replies; more wait with the leader.
 pub(crate) const RING: usize = 16;
 
@@ -70,8 +75,8 @@ impl<D: Disk> Helper<D> {
         {
             worked = true;
             match task {
-                Task::Prepare { last_good, length, is_needed } => {
-                    self.prepare(shared, last_good, length, is_needed);
+                Task::Prepare { last_good, length, is_bulky, is_needed } => {
+                    self.prepare(shared, last_good, length, (is_bulky, is_needed));
                 }
                 Task::Move { last_good, length, least } => {
                     self.make_move(shared, last_good, length, least);
@@ -95,7 +100,13 @@ impl<D: Disk> Helper<D> {
     }
 
     /// A file that fails here is poisoned, and nothing was in it: another one is tried, once.
-    fn prepare(&mut self, shared: &Shared<D>, last_good: LastGood, wanted: u64, is_needed: bool) {
+    fn prepare(
+        &mut self,
+        shared: &Shared<D>,
+        last_good: LastGood,
+        wanted: u64,
+        (is_bulky, is_needed): (bool, bool),
+    ) {
         let Some(length) = self.fitting(shared, wanted, is_needed) else {
             let full = MakeError::NoSpace(io::ErrorKind::StorageFull.into());
             return self.reply(shared, Reply::Prepared(Err(full)));
@@ -109,10 +120,12 @@ impl<D: Disk> Helper<D> {
         }
         let purpose =
             Purpose { beginning: Beginning::Roll, continues: self.maker.newest, last_good, length };
-        let mut made = self.make(shared, &purpose);
+        let most = if is_bulky { length / BULK_PARTS * BULK_ZEROED } else { length };
+        let zeroes = Zeroes { most, is_late: shared.waits_for_segment() };
+        let mut made = self.make(shared, &purpose, zeroes);
         if let Err(MakeError::File(error)) = &made {
             shared.note_cured(format!("a file for the next segment failed: {error}"));
-            made = self.make(shared, &purpose);
+            made = self.make(shared, &purpose, zeroes);
         }
         self.reply(shared, Reply::Prepared(made));
     }
@@ -160,7 +173,7 @@ impl<D: Disk> Helper<D> {
         let salt = older.map_or_else(Default::default, |segment| segment.header.salt);
         let continues = (last_good.segment, salt);
         let purpose = Purpose { beginning: Beginning::Break, continues, last_good, length };
-        let segment = self.make(shared, &purpose)?;
+        let segment = self.make(shared, &purpose, Zeroes::ALL)?;
         let dropped = self.drop_void(shared, last_good.segment, segment.header.number);
         dropped.map_err(MakeError::Names)?;
         Ok(segment)
@@ -170,8 +183,9 @@ impl<D: Disk> Helper<D> {
         &mut self,
         shared: &Shared<D>,
         purpose: &Purpose,
+        zeroes: Zeroes<'_>,
     ) -> Result<Arc<Segment<D::File>>, MakeError> {
-        let segment = self.maker.make(purpose)?;
+        let segment = self.maker.make(purpose, zeroes)?;
         let mut table = shared.table.lock();
         table.push_back(Arc::clone(&segment));
         let first = table.front().map_or(segment.header.number, |first| first.header.number);
@@ -324,7 +338,7 @@ mod tests {
     use super::*;
     use crate::format::index::Entry;
     use crate::log::options::tests::counted;
-    use crate::log::{Log, Options, Staging, Wake};
+    use crate::log::{Log, Options, Producer, Staging, Stall, Wake};
     use crate::sim_disk::SimDisk;
 
     struct Nobody;
@@ -364,6 +378,91 @@ mod tests {
         let hash = disk.image_hash();
         close(shared, &Full { segment: first, index, last });
         assert_eq!(disk.image_hash(), hash, "its file may be another segment's");
+    }
+
+    /// Writes groups of so many records of 1000 bytes until `count` segments are there, helped at
+    /// each turn.
+    fn write_groups(log: &Log<SimDisk>, lane: &mut Producer<SimDisk>, of: usize, count: usize) {
+        let how = Staging { kind: 1, waits: true, ..Staging::default() };
+        while log.shared.table.lock().len() < count {
+            for _ in 0..of {
+                lane.stage(&how, |out| out.extend_from_slice(&[7; 1000])).unwrap();
+            }
+            while lane.durable() < lane.handed() {
+                lane.drive(1000);
+                log.helper_step(0);
+            }
+        }
+    }
+
+    fn of_segments(disk: &SimDisk) -> (Log<SimDisk>, Producer<SimDisk>) {
+        let options = Options {
+            segment_size: 256 * 1024,
+            group_size: 128 * 1024,
+            chunk_size: 4096,
+            part_size: 8192,
+            ..Options::new(counted())
+        };
+        let (log, _) = Log::open(disk.clone(), options, 0, &mut |_| Ok(())).unwrap();
+        let lane = log.producer(Arc::new(Nobody), None).unwrap();
+        (log, lane)
+    }
+
+    /// Of each segment that is there, what is zeroed and where its groups end, in KiB.
+    fn zeroed(log: &Log<SimDisk>) -> Vec<(u64, u64)> {
+        let kib = |segment: &Arc<Segment<_>>| (segment.zeroed() / 1024, segment.end() / 1024);
+        log.shared.table.lock().iter().map(kib).collect()
+    }
+
+    #[test]
+    fn what_follows_short_groups_is_zeroed_to_its_end() {
+        let (log, mut lane) = of_segments(&SimDisk::new());
+        write_groups(&log, &mut lane, 1, 5);
+        assert!(zeroed(&log).iter().all(|(zeroed, _)| *zeroed == 256), "{:?}", zeroed(&log));
+    }
+
+    #[test]
+    fn a_part_of_what_follows_long_groups_is_space_and_no_more() {
+        let disk = SimDisk::new();
+        let (log, mut lane) = of_segments(&disk);
+        write_groups(&log, &mut lane, 24, 5);
+        let of_long = zeroed(&log);
+        assert_eq!(of_long[3..].iter().map(|(zeroed, _)| *zeroed).collect::<Vec<_>>(), [192; 2]);
+        assert!(of_long[..3].iter().all(|(_, end)| *end > 200), "all of it is used: {of_long:?}");
+        // When groups are short again they go where zeroes are, and what follows has all of them.
+        write_groups(&log, &mut lane, 1, 8);
+        let of_short = zeroed(&log);
+        let left = |(zeroed, end): &(u64, u64)| *zeroed == 192 && (192..230).contains(end);
+        assert!(of_short[3..5].iter().all(left), "{of_short:?}");
+        assert!(of_short[5..].iter().all(|(zeroed, _)| *zeroed == 256), "{of_short:?}");
+        let last = log.durable();
+        drop((log, lane));
+        let mut found = 0;
+        let (log, _) = Log::open(disk.restart(), Options::new(counted()), 0, &mut |record| {
+            found += u64::from(record.body == [7; 1000]);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((found, log.durable()), (last.get(), last));
+    }
+
+    /// Who writes faster than zeroes are waits for no more of them.
+    #[test]
+    fn a_segment_that_is_waited_for_is_zeroed_no_further() {
+        let (log, mut lane) = of_segments(&SimDisk::new());
+        let how = Staging { kind: 1, waits: true, ..Staging::default() };
+        let stall = loop {
+            lane.stage(&how, |out| out.extend_from_slice(&[7; 1000])).unwrap();
+            let drive = lane.drive(1000);
+            if drive.stall.is_some() {
+                break drive.stall;
+            }
+        };
+        assert_eq!(stall, Some(Stall::Segment));
+        while log.helper_step(0) {}
+        assert_eq!(zeroed(&log).last(), Some(&(0, 4)));
+        write_groups(&log, &mut lane, 1, 4);
+        assert_eq!(zeroed(&log).last().map(|(zeroed, _)| *zeroed), Some(256), "nobody waits");
     }
 
     fn log_end(shared: &Shared<SimDisk>) -> LastGood {

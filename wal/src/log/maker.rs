@@ -6,6 +6,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::disk::{BLOCK, Disk, DiskFile};
 use crate::format::segment::{Beginning, GROUPS_AT, Identity, LastGood, SegmentHeader};
@@ -26,6 +27,25 @@ pub(crate) struct Purpose {
     pub(crate) last_good: LastGood,
     pub(crate) length: u64,
 }
+
+/// How far a new file is zeroed before it is used.
+#[derive(Clone, Copy)]
+pub(crate) struct Zeroes<'z> {
+    /// Bytes at most.
+    pub(crate) most: u64,
+    /// Somebody waits for the segment: no more than there are.
+    pub(crate) is_late: &'z AtomicBool,
+}
+
+impl Zeroes<'static> {
+    /// All of it.
+    pub(crate) const ALL: Self = Self { most: u64::MAX, is_late: &NEVER };
+}
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// A file to make a segment of, under its name, and how far its blocks have been written.
+type Taken<F> = (String, F, u64);
 
 /// A file that nothing needs, for a later segment.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +111,12 @@ fn is_full(error: &io::Error) -> bool {
 impl<D: Disk> Maker<D> {
     /// A segment in place, its name durable, ready for groups. After an error nothing of it is
     /// left under a segment's name, unless the directory itself failed.
-    pub(crate) fn make(&mut self, purpose: &Purpose) -> Result<Arc<Segment<D::File>>, MakeError> {
-        let taken = self.take_file(purpose.length)?;
+    pub(crate) fn make(
+        &mut self,
+        purpose: &Purpose,
+        zeroes: Zeroes<'_>,
+    ) -> Result<Arc<Segment<D::File>>, MakeError> {
+        let taken = self.take_file(purpose.length, zeroes)?;
         let header = self.header(purpose, self.epoch);
         self.put_in_place(taken, header, &IoBuffer::new())
     }
@@ -105,7 +129,7 @@ impl<D: Disk> Maker<D> {
         epoch: u64,
         seal: impl FnOnce(&SegmentHeader) -> IoBuffer,
     ) -> Result<Arc<Segment<D::File>>, MakeError> {
-        let taken = self.create_file(purpose.length)?;
+        let taken = self.create_file(purpose.length, Zeroes::ALL)?;
         let header = self.header(purpose, epoch);
         self.put_in_place(taken, header, &seal(&header))
     }
@@ -127,7 +151,7 @@ impl<D: Disk> Maker<D> {
 
     fn put_in_place(
         &mut self,
-        (spare, file): (String, D::File),
+        (spare, file, zeroed): Taken<D::File>,
         header: SegmentHeader,
         groups: &IoBuffer,
     ) -> Result<Arc<Segment<D::File>>, MakeError> {
@@ -138,7 +162,7 @@ impl<D: Disk> Maker<D> {
         }
         self.note_synced();
         self.newest = (header.number, header.salt);
-        Ok(Arc::new(Segment::new(header, file)))
+        Ok(Arc::new(Segment::new(header, file).zeroed_to(zeroed)))
     }
 
     fn place(
@@ -187,23 +211,29 @@ impl<D: Disk> Maker<D> {
         Ok(())
     }
 
-    fn take_file(&mut self, length: u64) -> Result<(String, D::File), MakeError> {
+    fn take_file(&mut self, length: u64, zeroes: Zeroes<'_>) -> Result<Taken<D::File>, MakeError> {
         let fitting = self.spares.iter().enumerate().filter(|(_, spare)| spare.length == length);
         if let Some((at, _)) = fitting.min_by_key(|(_, spare)| spare.name) {
             let spare = self.spares.swap_remove(at);
             let name = self.certain_name(spare).map_err(MakeError::Names)?;
             let file = self.disk.open(&name).map_err(MakeError::of_file)?;
-            return Ok((name, file));
+            // If a part of it was never written, that was left out once and costs time once more.
+            return Ok((name, file, length));
         }
         // Spares of another length only take space from the file to be made.
         self.drop_spares().map_err(MakeError::Names)?;
-        self.create_file(length)
+        self.create_file(length, zeroes)
     }
 
-    fn create_file(&mut self, length: u64) -> Result<(String, D::File), MakeError> {
+    fn create_file(
+        &mut self,
+        length: u64,
+        zeroes: Zeroes<'_>,
+    ) -> Result<Taken<D::File>, MakeError> {
         let name = self.fresh_name();
-        match self.disk.create(&name, length) {
-            Ok(file) => Ok((name, file)),
+        let goes_on = |done| done < zeroes.most && !zeroes.is_late.load(Ordering::Relaxed);
+        match self.disk.create_ahead(&name, length, &goes_on) {
+            Ok((file, written)) => Ok((name, file, written)),
             Err(error) => {
                 let _ = self.disk.remove(&name);
                 Err(MakeError::of_file(error))

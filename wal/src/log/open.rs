@@ -14,7 +14,7 @@ use crate::io::IoBuffer;
 use crate::log::Log;
 use crate::log::core::{Active, Core, FLIGHTS_MAX, Limits, Mode};
 use crate::log::helper::{Helper, RING};
-use crate::log::maker::{Maker, Name, Purpose, Spare};
+use crate::log::maker::{Maker, Name, Purpose, Spare, Zeroes};
 use crate::log::options::{Commits, Options};
 use crate::log::renew::renew;
 use crate::log::shared::Shared;
@@ -73,7 +73,7 @@ impl<D: Disk> Log<D> {
         let fits = maker.free_bytes().ok().and_then(|free| gauge.fitting(length, free, true));
         let length = fits.unwrap_or(length.min(shortest));
         let purpose = continue_behind(&segments, last, length);
-        let made = maker.make(&purpose).map_err(io::Error::from);
+        let made = maker.make(&purpose, Zeroes::ALL).map_err(io::Error::from);
         let made = made.map_err(OpenError::disk("making a segment"))?;
         let first = segments.first().unwrap_or(&made).header.number;
         let meta = meta.replace(&*disk, |facts| {
@@ -187,6 +187,7 @@ fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>)
         now_ms: now_ms.max(last.time_ms),
         mode: Mode::Running,
         active: Active::new(parts.made),
+        was_bulky: false,
         next: None,
         next_asked: false,
         next_is_needed: false,

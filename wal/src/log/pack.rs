@@ -32,6 +32,7 @@ impl<D: Disk> Core<D> {
             return Some(Stall::Tail);
         }
         let Some(room) = self.find_room() else {
+            shared.set_waits_for_segment(true);
             return Some(if shared.has_no_space() { Stall::Space } else { Stall::Segment });
         };
         // Before its chunks leave the rings: the last parts of a lane that has gone count, too.
@@ -58,10 +59,11 @@ impl<D: Disk> Core<D> {
     /// Bytes of records that a group may take where the next one goes; rolls if it must.
     fn find_room(&mut self) -> Option<usize> {
         let room = self.room();
-        if self.some_chunk_fits(room) {
+        if self.some_chunk_fits(room) && !self.rolls_early() {
             return Some(room);
         }
         let next = self.next.take()?;
+        self.was_bulky = self.is_bulky();
         assert_eq!(next.header.number, self.active.segment.header.number + 1, "it rolls on");
         assert!(!self.active.index.is_empty(), "an empty segment has room for any chunk");
         let old = std::mem::replace(&mut self.active, Active::new(next));
@@ -69,6 +71,26 @@ impl<D: Disk> Core<D> {
         let room = self.room();
         assert!(self.some_chunk_fits(room), "an empty segment has room for any chunk");
         Some(room)
+    }
+
+    /// A group of some bytes is written sooner where blocks were written before: then the rest of a
+    /// segment that has none of these is left, once half of it is used.
+    fn rolls_early(&self) -> bool {
+        let Active { segment, end, .. } = &self.active;
+        *end >= segment.zeroed()
+            && *end >= segment.header.length / 2
+            && self.next.as_ref().is_some_and(|next| next.zeroed() > next.header.length / 2)
+            && !self.is_bulky()
+    }
+
+    /// Whether groups are long, in the middle: whoever writes such is held by the device's
+    /// bandwidth.
+    pub(crate) fn is_bulky(&self) -> bool {
+        let groups = self.active.index.len() as u64;
+        if groups < TELLING {
+            return self.was_bulky;
+        }
+        (self.active.end - GROUPS_AT) / groups > (self.limits.group_size / LONG) as u64
     }
 
     fn room(&self) -> usize {
@@ -264,6 +286,12 @@ impl<F> Flight<F> {
         Lsn::new(self.header.first_lsn.get() - 1)
     }
 }
+
+/// So many groups of a segment tell how long the next ones will be.
+const TELLING: u64 = 4;
+
+/// A group of more than this part of the longest is long.
+const LONG: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -51,6 +51,8 @@ pub(crate) struct Shared<D: Disk> {
     /// What is left of the disk.
     pub(crate) gauge: Gauge,
     no_space: AtomicBool,
+    /// Something is to be written, and the next segment is not made yet.
+    waits_for_segment: AtomicBool,
     /// Writers that stage and wait by turns, as whoever led last has seen them.
     company: AtomicUsize,
     /// Set with the fault, if a leader has panicked.
@@ -91,6 +93,7 @@ impl<D: Disk> Shared<D> {
             trim_below: AtomicU64::new(0),
             gauge,
             no_space: AtomicBool::new(false),
+            waits_for_segment: AtomicBool::new(false),
             company: AtomicUsize::new(0),
             broken: AtomicBool::new(false),
             fault: Fault::default(),
@@ -247,6 +250,15 @@ impl<D: Disk> Shared<D> {
 
     pub(crate) fn has_no_space(&self) -> bool {
         self.no_space.load(Ordering::Acquire)
+    }
+
+    /// Seldom called: when nothing can be packed without it, and when it is there.
+    pub(crate) fn set_waits_for_segment(&self, waits: bool) {
+        self.waits_for_segment.store(waits, Ordering::Relaxed);
+    }
+
+    pub(crate) fn waits_for_segment(&self) -> &AtomicBool {
+        &self.waits_for_segment
     }
 
     pub(crate) fn wake_all(&self) {

@@ -61,7 +61,7 @@ pub use self::random::Random;
 use self::state::State;
 pub use self::tamper::Unsynced;
 pub use self::void::{VoidDisk, VoidFile};
-use crate::disk::{Completion, Disk, DiskFile, Write, assert_blocks};
+use crate::disk::{BLOCK, Completion, Disk, DiskFile, Write, assert_blocks};
 use crate::io::IoBuffer;
 
 /// A disk in memory. Clones are the same disk.
@@ -145,6 +145,21 @@ impl Disk for SimDisk {
     fn create(&self, name: &str, len: u64) -> io::Result<SimFile> {
         let file = self.state().create(name, len)?;
         Ok(self.file(file))
+    }
+
+    /// What the zeroes do not reach is the same here: space, which reads as zeroes.
+    fn create_ahead(
+        &self,
+        name: &str,
+        len: u64,
+        goes_on: &dyn Fn(u64) -> bool,
+    ) -> io::Result<(SimFile, u64)> {
+        let file = self.create(name, len)?;
+        let mut zeroed = 0;
+        while zeroed < len && goes_on(zeroed) {
+            zeroed = len.min(zeroed + (len / 16).next_multiple_of(BLOCK as u64));
+        }
+        Ok((file, zeroed))
     }
 
     fn open(&self, name: &str) -> io::Result<SimFile> {

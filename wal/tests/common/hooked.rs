@@ -96,6 +96,17 @@ impl<H: Hooks> Disk for Hooked<H> {
         Ok(self.file(name, self.disk.create(name, len)?))
     }
 
+    fn create_ahead(
+        &self,
+        name: &str,
+        len: u64,
+        goes_on: &dyn Fn(u64) -> bool,
+    ) -> io::Result<(Self::File, u64)> {
+        self.hooks.before_create();
+        let (file, zeroed) = self.disk.create_ahead(name, len, goes_on)?;
+        Ok((self.file(name, file), zeroed))
+    }
+
     fn open(&self, name: &str) -> io::Result<Self::File> {
         Ok(self.file(name, self.disk.open(name)?))
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,34 @@ fn outcome(disk: &FileDisk, write: Write<OpenFile>) -> io::Result<usize> {
 fn one_write(file: &OpenFile, offset: u64, buffer: IoBuffer) -> Write<OpenFile> {
     let notify = Some(event::create().unwrap());
     Write { file: file.clone(), buffer, offset, sync: true, token: 1, notify }
+}
+
+/// A full disk shows when a file is made, however much of it is zeroed.
+#[test]
+fn what_is_not_zeroed_has_its_space_and_reads_as_zeroes() {
+    let (disk, directory) = disk(Backend::Pwrite);
+    let asked = std::cell::RefCell::new(Vec::new());
+    let goes_on = |done| {
+        asked.borrow_mut().push(done);
+        done < 2 << 20
+    };
+    let (file, zeroed) = disk.create_ahead("ahead", 8 << 20, &goes_on).unwrap();
+    let blocks = std::fs::metadata(directory.path().join("ahead")).unwrap().blocks();
+    assert!(blocks * 512 >= 8 << 20, "{blocks} blocks");
+    assert_eq!(file.size().unwrap(), 8 << 20);
+    // Where space is taken by writing alone nobody is asked.
+    if !asked.borrow().is_empty() {
+        assert_eq!((zeroed, asked.into_inner()), (2 << 20, vec![0, 1 << 20, 2 << 20]));
+    }
+    let mut buffer = filled(256, 1);
+    assert_eq!(file.read_at(&mut buffer, 6 << 20).unwrap(), 1 << 20);
+    assert!(buffer.iter().all(|byte| *byte == 0));
+    let written = outcome(&disk, one_write(&file, 6 << 20, filled(1, 7)));
+    assert_eq!(written.unwrap(), BLOCK);
+    let mut buffer = filled(2, 1);
+    file.read_at(&mut buffer, 6 << 20).unwrap();
+    assert!(buffer[..BLOCK].iter().all(|byte| *byte == 7));
+    assert!(buffer[BLOCK..].iter().all(|byte| *byte == 0));
 }
 
 fn filled(blocks: usize, fill: u8) -> IoBuffer {
