@@ -12,7 +12,7 @@ use crate::metrics::{ImageMetrics, LaneMetrics};
 use crate::options::BrokerOptions;
 use crate::retained_order::RetainedOrder;
 use crate::retained_room::RetainedRoom;
-use crate::shell::RETAINED;
+use crate::shell::{Arrivals, RETAINED};
 
 /// Shared by all lanes of one broker.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) retained_room: Option<RetainedRoom>,
     /// Used without a log.
     pub(crate) retained_order: RetainedOrder,
+    /// Of messages between lanes.
+    pub(crate) arrivals: Arrivals,
     pub(crate) started: Instant,
     /// Of each lane: what it has decided from a state before this record is committed.
     settled: Vec<AtomicU64>,
@@ -45,6 +47,7 @@ impl Shared {
         Self {
             retained_room: RetainedRoom::new(&options.limits),
             retained_order: RetainedOrder::new(lanes, RETAINED),
+            arrivals: Arrivals::new(lanes),
             options,
             hooks,
             metrics: (0..lanes).map(|_| LaneMetrics::default()).collect(),

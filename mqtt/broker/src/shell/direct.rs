@@ -1,14 +1,18 @@
 //! Messages that go from lane to lane past the log, one by one or a run of them.
 //!
-//! Owns: what is sent of them, and the memory of it, which comes back: a lane keeps a hand on
-//! what it has sent, and writes the next message where all others have let go.
+//! Owns: what is sent of them, how much of it is under way to each lane, and the memory of it,
+//! which comes back: a lane keeps a hand on what it has sent, and writes the next message where all
+//! others have let go.
 //! Does not know: rings, receivers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use zzq_codec::Run;
 use zzq_engine::Decision;
+use zzq_lanes::{LaneIndex, Millis};
 use zzq_types::{Lsn, ProtocolVersion, QoS};
 
 use super::live::Made;
@@ -17,10 +21,17 @@ use super::run::Numbers;
 use super::wire::Content;
 
 /// So many are kept to be written again; what is under way beyond them is simply freed.
-pub(super) const PIECES_MOST: usize = 256;
+const KEPT_MOST: usize = 256;
 
 /// Memory of longer ones is not kept.
 const LENGTH_MOST: usize = 8192;
+
+/// So many of those that are kept are looked at for one that nobody else has: a lane that stalls
+/// holds what it was sent for long, while others have let go.
+const TRIES: usize = 2;
+
+/// What was not used for so long is the allocator's again.
+const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// A message that goes from lane to lane, or a run of them.
 #[derive(Debug)]
@@ -86,11 +97,80 @@ impl Direct {
     }
 }
 
-/// What a lane has sent, the oldest first.
+/// What lanes have taken of what each other lane has sent them. Each counts for itself, so a count
+/// is behind at most.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    lanes: usize,
+    /// By sender and receiver.
+    counts: Vec<Count>,
+}
+
+/// One lane writes it for each message, and another one reads it.
 #[derive(Debug, Default)]
-pub(super) struct Directs(VecDeque<Arc<Direct>>);
+#[repr(align(64))]
+struct Count(AtomicU64);
+
+impl Arrivals {
+    pub(crate) fn new(lanes: u16) -> Self {
+        let lanes = usize::from(lanes);
+        Self { lanes, counts: (0..lanes * lanes).map(|_| Count::default()).collect() }
+    }
+
+    /// `to` has taken one more.
+    pub(super) fn add(&self, from: LaneIndex, to: LaneIndex) {
+        let count = self.of(from, to);
+        // Nobody else writes it.
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn get(&self, from: LaneIndex, to: LaneIndex) -> u64 {
+        self.of(from, to).load(Ordering::Relaxed)
+    }
+
+    fn of(&self, from: LaneIndex, to: LaneIndex) -> &AtomicU64 {
+        &self.counts[from.index() * self.lanes + to.index()].0
+    }
+}
+
+/// What a lane has sent.
+#[derive(Debug)]
+pub(super) struct Directs {
+    lane: LaneIndex,
+    /// How many, to each lane.
+    sent: Vec<u64>,
+    /// Memory of them, about the oldest first.
+    kept: VecDeque<Arc<Direct>>,
+    /// How many were made since it was looked at last.
+    made: usize,
+    /// When it is looked at next.
+    due: Option<Millis>,
+    #[cfg(test)]
+    pub(super) seen: Seen,
+}
+
+/// What tests want to have seen.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) runs: usize,
+    /// Found too many under way.
+    pub(super) refused: usize,
+}
 
 impl Directs {
+    pub(super) fn new(lane: LaneIndex, lanes: u16) -> Self {
+        Self {
+            lane,
+            sent: vec![0; usize::from(lanes)],
+            kept: VecDeque::new(),
+            made: 0,
+            due: None,
+            #[cfg(test)]
+            seen: Seen::default(),
+        }
+    }
+
     /// A message to be sent.
     pub(super) fn message(
         &mut self,
@@ -107,6 +187,8 @@ impl Directs {
         decision: Decision<'_>,
         (run, numbers): (Run<'_>, Numbers),
     ) -> Arc<Direct> {
+        #[cfg(test)]
+        (self.seen.runs += 1);
         let version = if run.is_v5() { ProtocolVersion::V5 } else { ProtocolVersion::V311 };
         self.make(decision, |out| {
             out.extend_from_slice(run.as_bytes());
@@ -114,11 +196,41 @@ impl Directs {
         })
     }
 
-    /// Whether fewer than so many, at most [`PIECES_MOST`], are under way. Others let go of them in
-    /// their order.
-    pub(super) fn are_fewer_than(&mut self, most: usize) -> bool {
-        let Some(at) = self.0.len().checked_sub(most) else { return true };
-        self.0.get_mut(at).is_some_and(|it| Arc::get_mut(it).is_some())
+    /// One goes to this lane.
+    pub(super) fn sent_to(&mut self, lane: LaneIndex) {
+        self.sent[lane.index()] += 1;
+    }
+
+    /// Whether fewer than so many are under way to each of these lanes.
+    pub(super) fn are_fewer_than(&mut self, most: u64, lanes: u64, arrivals: &Arrivals) -> bool {
+        let has_room = |(lane, &sent): (u16, &u64)| {
+            let arrived = arrivals.get(self.lane, LaneIndex(lane));
+            assert!(arrived <= sent, "{arrived} of {sent} have arrived");
+            lanes & 1 << lane == 0 || sent - arrived < most
+        };
+        let are_fewer = (0..).zip(&self.sent).all(has_room);
+        #[cfg(test)]
+        (self.seen.refused += usize::from(!are_fewer));
+        are_fewer
+    }
+
+    /// Frees memory that a while without use shows to be needless.
+    pub(super) fn give_back(&mut self, now: Millis) {
+        if self.kept.is_empty() || self.due.is_some_and(|due| now < due) {
+            return;
+        }
+        if self.due.is_some() {
+            while self.kept.len() > self.made {
+                self.kept.pop_front();
+            }
+        }
+        self.made = 0;
+        self.due = (!self.kept.is_empty()).then(|| now + KEPT_FOR);
+    }
+
+    /// When [`Directs::give_back`] is due.
+    pub(super) const fn next(&self) -> Option<Millis> {
+        self.due
     }
 
     fn make(
@@ -132,16 +244,27 @@ impl Directs {
         it.bytes.extend_from_slice(decision.as_bytes());
         it.decision_len = it.bytes.len();
         it.what = write(&mut it.bytes);
-        if it.bytes.capacity() <= LENGTH_MOST && self.0.len() < PIECES_MOST {
-            self.0.push_back(Arc::clone(&direct));
+        self.made += 1;
+        if it.bytes.capacity() <= LENGTH_MOST {
+            if self.kept.len() == KEPT_MOST {
+                // It has been under way for longest.
+                self.kept.pop_front();
+            }
+            self.kept.push_back(Arc::clone(&direct));
         }
         direct
     }
 
-    /// The oldest, if all others have let go of it.
+    /// One that all others have let go of.
     fn take_back(&mut self) -> Option<Arc<Direct>> {
-        Arc::get_mut(self.0.front_mut()?)?;
-        self.0.pop_front()
+        for _ in 0..TRIES.min(self.kept.len()) {
+            let mut oldest = self.kept.pop_front()?;
+            if Arc::get_mut(&mut oldest).is_some() {
+                return Some(oldest);
+            }
+            self.kept.push_back(oldest);
+        }
+        None
     }
 }
 
@@ -171,9 +294,15 @@ mod tests {
         }
     }
 
+    const OWN: LaneIndex = LaneIndex(0);
+
+    fn directs() -> Directs {
+        Directs::new(OWN, 3)
+    }
+
     #[test]
     fn a_message_gives_back_what_it_was_made_of() {
-        let mut directs = Directs::default();
+        let mut directs = directs();
         drop(make(&mut directs, b"a longer one before"));
         let direct = make(&mut directs, b"p");
         let content = content(&direct);
@@ -185,7 +314,7 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_when_all_have_let_go() {
-        let mut directs = Directs::default();
+        let mut directs = directs();
         let first = make(&mut directs, b"1");
         let (also, place) = (Arc::clone(&first), Arc::as_ptr(&first));
         let second = make(&mut directs, b"2");
@@ -198,18 +327,69 @@ mod tests {
     }
 
     #[test]
+    fn who_holds_one_for_long_holds_up_no_other() {
+        let mut directs = directs();
+        let held = make(&mut directs, b"held");
+        let place = Arc::as_ptr(&make(&mut directs, b"1"));
+        for _ in 0..2 * KEPT_MOST {
+            assert_eq!(Arc::as_ptr(&make(&mut directs, b"2")), place);
+        }
+        assert_eq!((content(&held).payload, directs.kept.len()), (&b"held"[..], 2));
+        let _held: Vec<_> = (0..2 * KEPT_MOST).map(|_| make(&mut directs, b"held")).collect();
+        let place = Arc::as_ptr(&make(&mut directs, b"1"));
+        let again = |_| Arc::as_ptr(&make(&mut directs, b"2")) == place;
+        assert!((0..2 * KEPT_MOST).any(again), "all that are kept are held");
+    }
+
+    #[test]
     fn what_is_kept_is_bounded() {
-        let mut directs = Directs::default();
+        let mut directs = directs();
         drop(make(&mut directs, &[0; LENGTH_MOST]));
-        assert!(directs.0.is_empty(), "long ones are not kept");
-        let under_way: Vec<_> = (0..2 * PIECES_MOST).map(|_| make(&mut directs, b"x")).collect();
-        assert_eq!(directs.0.len(), PIECES_MOST);
-        assert!(!directs.are_fewer_than(PIECES_MOST));
+        assert!(directs.kept.is_empty(), "long ones are not kept");
+        let under_way: Vec<_> = (0..2 * KEPT_MOST).map(|_| make(&mut directs, b"x")).collect();
+        assert_eq!(directs.kept.len(), KEPT_MOST);
         drop(under_way);
-        assert!(directs.are_fewer_than(1));
-        for _ in 0..2 * PIECES_MOST {
+        for _ in 0..2 * KEPT_MOST {
             make(&mut directs, b"x");
         }
-        assert_eq!(directs.0.len(), PIECES_MOST);
+        assert_eq!(directs.kept.len(), KEPT_MOST);
+    }
+
+    #[test]
+    fn what_nobody_uses_is_given_back() {
+        let (mut directs, mut now) = (directs(), Millis(5));
+        let mut pass = |directs: &mut Directs| {
+            now = now + KEPT_FOR;
+            directs.give_back(now);
+            (directs.kept.len(), directs.next().is_some())
+        };
+        assert_eq!(pass(&mut directs), (0, false), "nobody is woken for nothing");
+        drop((0..9).map(|_| make(&mut directs, b"x")).collect::<Vec<_>>());
+        assert_eq!(pass(&mut directs), (9, true), "it is noticed");
+        for _ in 0..2 {
+            make(&mut directs, b"x");
+        }
+        assert_eq!(pass(&mut directs), (2, true), "so many were used");
+        assert_eq!(pass(&mut directs), (0, false));
+    }
+
+    /// What is kept to be used again says nothing of that: long ones are not kept, and one lane
+    /// lets go of them sooner than another.
+    #[test]
+    fn what_is_under_way_is_counted_for_each_lane() {
+        let (mut directs, arrivals) = (directs(), Arrivals::new(3));
+        let (quick, slow) = (LaneIndex(1), LaneIndex(2));
+        for _ in 0..3 {
+            directs.sent_to(quick);
+            directs.sent_to(slow);
+            arrivals.add(OWN, quick);
+        }
+        assert!(directs.are_fewer_than(1, 0b010, &arrivals));
+        assert!(!directs.are_fewer_than(3, 0b100, &arrivals));
+        assert!(!directs.are_fewer_than(3, 0b110, &arrivals));
+        arrivals.add(quick, slow);
+        assert!(!directs.are_fewer_than(3, 0b100, &arrivals), "that was from another");
+        arrivals.add(OWN, slow);
+        assert!(directs.are_fewer_than(3, 0b110, &arrivals));
     }
 }

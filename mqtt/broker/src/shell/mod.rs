@@ -67,6 +67,7 @@ use zzq_types::{Lsn, PropertiesBuf, ReasonCode};
 use zzq_wal::LogClock;
 use zzq_wal::disk::Disk;
 
+pub(crate) use self::direct::Arrivals;
 pub(crate) use self::due::HeldWill;
 pub(crate) use self::journal::{Journal, RETAINED, Seat};
 pub(crate) use self::message::Message;
@@ -296,7 +297,7 @@ impl<D: Disk> Shell<D> {
             sub_acks: SubAcks::default(),
             queries: Vec::new(),
             kept_notes: VecDeque::new(),
-            directs: Directs::default(),
+            directs: Directs::new(seed.lane, lanes),
             clogged: Clogged::default(),
             throttled: Throttled::default(),
             full: Full::default(),
@@ -510,6 +511,7 @@ impl<D: Disk> Handler for Shell<D> {
         // They may have waited for what was followed just now.
         self.answer_queries(io);
         self.settle();
+        self.directs.give_back(io.now());
         self.publish_counts(io);
         match turned {
             Turned::Driven { again } => self.next_turn(io, again),
@@ -565,7 +567,12 @@ impl<D: Disk> Shell<D> {
         let sys = (self.lane.0 == 0 && !self.shared.options.sys_interval.is_zero())
             .then_some(self.sys.due);
         let full = self.full.next_ms().filter(|_| !self.journal.is_read_only()).map(wait);
-        let waits = [self.clogged.next(), self.throttled.next(), self.questions.next()];
+        let waits = [
+            self.clogged.next(),
+            self.throttled.next(),
+            self.questions.next(),
+            self.directs.next(),
+        ];
         [log, due, full, sys].into_iter().chain(waits).flatten().min()
     }
 

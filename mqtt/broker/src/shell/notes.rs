@@ -73,7 +73,10 @@ enum Way {
 impl<D: Disk> Shell<D> {
     pub(super) fn note(&mut self, io: &mut Io<'_, D>, from: LaneIndex, note: Note) {
         match note {
-            Note::Publish(direct) => self.take_direct(io, from, &direct),
+            Note::Publish(direct) => {
+                self.take_direct(io, from, &direct);
+                self.shared.arrivals.add(from, self.lane);
+            }
             Note::Subscribed { change, taken } => {
                 for one in taken {
                     standing::stand(&mut self.index, &one.filter, one.subscriber, one.replays);
@@ -208,9 +211,20 @@ impl<D: Disk> Shell<D> {
 
     fn send_to_each(&mut self, io: &mut Io<'_, D>, others: u64, direct: &Arc<Direct>) {
         for lane in (0..self.lanes).filter(|lane| others & 1 << lane != 0) {
-            let note = Note::Publish(Arc::clone(direct));
-            self.send_note(io, LaneIndex(lane), note, Class::Bulk);
+            self.send_direct_to(io, LaneIndex(lane), Arc::clone(direct), Class::Bulk);
         }
+    }
+
+    /// Sends a message to one lane, and counts it.
+    pub(super) fn send_direct_to(
+        &mut self,
+        io: &mut Io<'_, D>,
+        to: LaneIndex,
+        direct: Arc<Direct>,
+        class: Class,
+    ) {
+        self.directs.sent_to(to);
+        self.send_note(io, to, Note::Publish(direct), class);
     }
 
     /// A message at QoS 0 that changes no state: straight to its receivers. To a subscription that

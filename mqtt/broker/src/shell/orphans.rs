@@ -16,7 +16,6 @@ use super::direct::{Manner, Number};
 use super::follow::Delivery0;
 use super::journal::{How, Journal};
 use super::message::Message;
-use super::notes::Note;
 use super::put::Late;
 use super::wire::{Content, Ids};
 use super::{Io, Shell};
@@ -202,7 +201,7 @@ impl<D: Disk> Shell<D> {
         let (manner, decision) = (Manner { number, qos, retain: false }, decision.as_decision());
         let direct = self.directs.message(manner, decision, message.content());
         let to = LaneIndex(picked.lane);
-        self.send_note(io, to, Note::Publish(direct), Class::Receipt);
+        self.send_direct_to(io, to, direct, Class::Receipt);
         let mut sets = RangeSetsBuf::new();
         sets.push_ranges(from.session, Closing::Dropped, [NumberRange::one(from.number)]);
         self.put_expire(io, &sets, ExpiredTopics::EMPTY, true)

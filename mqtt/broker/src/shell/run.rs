@@ -11,7 +11,6 @@ use zzq_lanes::ConnId;
 use zzq_types::{Lsn, ProtocolVersion, QoS};
 use zzq_wal::disk::Disk;
 
-use super::direct::PIECES_MOST;
 use super::message::Message;
 use super::publish::outcome;
 use super::rights::may_receive;
@@ -21,8 +20,12 @@ use super::{Io, Shell};
 /// Bytes that go to another lane in one piece.
 const ACROSS_MOST: usize = 4096;
 
-/// Pieces under way to queues: a lane learns that a queue is full when it has taken so many more.
-const QUEUED_MOST: usize = 8;
+/// Pieces under way to a lane; what is beyond goes one by one.
+pub(super) const PIECES_MOST: u64 = 256;
+
+/// The same of those that enter queues: a lane learns that a queue is full when it has taken so
+/// many more.
+pub(super) const QUEUED_MOST: u64 = 8;
 
 /// What names the messages of a run, which are in no log: the first, and how far each is from the
 /// next.
@@ -105,9 +108,7 @@ impl<D: Disk> Shell<D> {
         let (run, _) = if others == 0 { (run, run) } else { run.split_at(across(run)) };
         let held = routed.own_full || routed.held != SessionFlags::NONE;
         let needed = routed.kept || run.qos() == QoS::ExactlyOnce && self.opens_in_log(conn);
-        let pieces = if run.qos() == QoS::AtMostOnce { PIECES_MOST } else { QUEUED_MOST };
-        let crosses = run.len() > 1 && self.directs.are_fewer_than(pieces);
-        let goes = (others == 0 || crosses)
+        let goes = (others == 0 || run.len() > 1 && self.may_cross(others, run.qos()))
             && !(held || self.is_for_the_log(run.qos(), needed))
             && self.nothing_stops(decision, run);
         if goes {
@@ -120,6 +121,12 @@ impl<D: Disk> Shell<D> {
         }
         self.decision = buffer;
         goes.then_some(run)
+    }
+
+    /// Whether so little is under way to these lanes that a piece may follow.
+    fn may_cross(&mut self, lanes: u64, qos: QoS) -> bool {
+        let most = if qos == QoS::AtMostOnce { PIECES_MOST } else { QUEUED_MOST };
+        self.directs.are_fewer_than(most, lanes, &self.shared.arrivals)
     }
 
     /// Whether an identifier at QoS 2 that this client opens is in the log.
