@@ -46,6 +46,8 @@ pub(crate) struct Wanted {
     /// heavier if it is to be `alone`, so that history goes on.
     pub(crate) most_bytes: u64,
     pub(crate) alone: bool,
+    /// Bytes of messages in memory; the last one may come on top.
+    pub(crate) most_memory: usize,
     /// What has expired by then is passed over.
     pub(crate) now_ms: u64,
 }
@@ -69,6 +71,8 @@ pub(crate) struct Stretch {
     pub(crate) ticket: u64,
     /// All at QoS 0, or none: these go different ways.
     pub(crate) messages: Vec<PastMessage>,
+    /// What they take in memory.
+    pub(crate) bytes: usize,
     /// The first record behind the stretch.
     pub(crate) next: Lsn,
     /// Nothing that is committed lies behind it.

@@ -218,6 +218,7 @@ impl<D: Disk> Archive<D> {
             sub: wanted.sub,
             ticket: wanted.ticket,
             messages: Vec::new(),
+            bytes: 0,
             next: begin,
             is_end: false,
             has_no_room: false,

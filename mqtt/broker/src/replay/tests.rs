@@ -144,6 +144,7 @@ impl World {
                 most,
                 most_bytes: u64::MAX,
                 alone: true,
+                most_memory: 512 << 10,
                 now_ms: self.now_ms,
             });
             assert!(self.archive.step());

@@ -9,9 +9,8 @@ use zzq_types::{Lsn, QoS, TopicFilter};
 use super::{PastMessage, Stretch, Wanted};
 use crate::shell::{Content, Message};
 
-/// Bytes of the log that are read for one stretch, and bytes of messages in it.
+/// Bytes of the log that are read for one stretch.
 pub(super) const READ_MOST: usize = 4 << 20;
-const MESSAGES_MOST: usize = 512 << 10;
 
 /// See the file.
 pub(super) struct Turn<'w> {
@@ -20,8 +19,6 @@ pub(super) struct Turn<'w> {
     pub(super) stretch: Stretch,
     /// Bytes that were read.
     pub(super) read: usize,
-    /// Bytes of its messages.
-    weight: usize,
     /// What its messages add to the queue.
     queued: u64,
 }
@@ -37,14 +34,14 @@ pub(super) struct Seen<'r> {
 
 impl<'w> Turn<'w> {
     pub(super) const fn new(wanted: &'w Wanted, filter: TopicFilter<'w>, stretch: Stretch) -> Self {
-        Self { wanted, filter, stretch, read: 0, weight: 0, queued: 0 }
+        Self { wanted, filter, stretch, read: 0, queued: 0 }
     }
 
     /// Whether the stretch may go on.
     pub(super) fn has_room(&self) -> bool {
         self.stretch.messages.len() < self.wanted.most
             && self.read < READ_MOST
-            && self.weight < MESSAGES_MOST
+            && self.stretch.bytes < self.wanted.most_memory
     }
 
     /// Adds a record's message, if it matches; whether it goes another way than those before, or is
@@ -61,7 +58,7 @@ impl<'w> Turn<'w> {
             self.stretch.has_no_room = last.is_none();
             return true;
         }
-        self.weight += seen.bytes;
+        self.stretch.bytes += seen.bytes + size_of::<PastMessage>();
         self.stretch.messages.push(past);
         false
     }

@@ -18,7 +18,7 @@ pub(super) const HOLD: TimerSlot = TimerSlot::B;
 
 /// What each connection may have waiting where all together have too much: no less than twice what
 /// a connection has left when it is said to have drained.
-const LEAST: usize = 32 << 10;
+pub(super) const LEAST: usize = 32 << 10;
 
 /// How much output may wait for a connection.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,9 @@ impl<D: Disk> Shell<D> {
     /// Above how much output nothing more is queued for a connection.
     pub(super) fn output_most(&self) -> OutputMost {
         let each = self.shared.options.limits.max_output_bytes;
-        OutputMost { each, lane: self.shared.output_bytes() }
+        // History that was read for clients is on its way into their outputs.
+        let lane = self.shared.output_bytes().saturating_sub(self.replaying.memory());
+        OutputMost { each, lane }
     }
 
     /// Notes that the output of a receiver is full.

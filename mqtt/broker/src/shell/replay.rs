@@ -20,6 +20,7 @@ use zzq_types::{Lsn, QoS, ReasonCode, SubscriptionId};
 use zzq_wal::disk::Disk;
 
 use super::changes::Then;
+use super::hold::LEAST;
 use super::journal::How;
 use super::message::Message;
 use super::notes::Note;
@@ -31,6 +32,9 @@ use crate::replay::{Hold, PastMessage, ReplaySeat, Stretch, Wanted};
 /// Messages of one stretch, and bytes in a queue above which no other is asked for.
 const STRETCH_MOST: usize = 1024;
 const QUEUE_BYTES: u64 = 1 << 20;
+
+/// Bytes of messages of one stretch, where there is room for them.
+const STRETCH_BYTES: usize = 512 << 10;
 
 /// The first record of every log.
 const FIRST: Lsn = Lsn::new(1);
@@ -51,6 +55,8 @@ pub(super) struct Replaying {
     holds: VecDeque<(Handed, Hold)>,
     /// Messages whose record is handed over.
     messages: FxHashMap<Lsn, Message>,
+    /// Bytes of all stretches that are here or asked for, as of the last turn or more.
+    memory: usize,
     last_ticket: u64,
 }
 
@@ -75,6 +81,9 @@ struct Cursor {
     is_heavy: bool,
     step: Step,
     ahead: Ahead,
+    /// Bytes of the stretch that is asked for or here, and of the one behind it.
+    memory: usize,
+    memory_ahead: usize,
 }
 
 /// The stretch behind the one that is being handed over and sent, if it goes out at QoS 0 as that
@@ -94,6 +103,8 @@ struct Room {
     bytes: u64,
     /// There is nothing else in the queue.
     is_all: bool,
+    /// Bytes of messages that are not in the queue yet, or never will be.
+    memory: usize,
 }
 
 #[derive(Debug)]
@@ -130,6 +141,7 @@ impl Replaying {
             starting: Vec::new(),
             holds: VecDeque::new(),
             messages: FxHashMap::default(),
+            memory: 0,
             last_ticket: 0,
         }
     }
@@ -137,6 +149,27 @@ impl Replaying {
     /// A subscription begins anew, or is another now.
     pub(super) fn forget(&mut self, session: SessionNumber, sub: SubNumber) {
         self.cursors.remove(&(session, sub));
+    }
+
+    /// Bytes of messages that are read for clients and not in their outputs.
+    pub(super) const fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// The same, counted one by one.
+    #[cfg(test)]
+    pub(super) fn counted(&self) -> usize {
+        let bytes = |past: &PastMessage| past.message.content().payload.len();
+        let step = |step: &Step| match step {
+            Step::Found(stretch) => stretch.messages.iter().map(bytes).sum(),
+            Step::Handed(_, fleeting) | Step::Sending(fleeting) => fleeting.iter().map(bytes).sum(),
+            Step::Due | Step::Asked | Step::Waits(_) => 0_usize,
+        };
+        let ahead = |ahead: &Ahead| match ahead {
+            Ahead::Found(stretch) => stretch.messages.iter().map(bytes).sum(),
+            Ahead::Nothing | Ahead::Asked => 0_usize,
+        };
+        self.cursors.values().map(|cursor| step(&cursor.step) + ahead(&cursor.ahead)).sum()
     }
 
     fn take_ticket(&mut self) -> u64 {
@@ -205,9 +238,12 @@ impl<D: Disk> Shell<D> {
             if let Some(cursor) = self.replaying.cursors.get_mut(&key)
                 && cursor.ticket == stretch.ticket
             {
-                match cursor.step {
-                    Step::Asked => cursor.step = Step::Found(stretch),
-                    _ => cursor.ahead = Ahead::Found(stretch),
+                if matches!(cursor.step, Step::Asked) {
+                    cursor.memory = stretch.bytes;
+                    cursor.step = Step::Found(stretch);
+                } else {
+                    cursor.memory_ahead = stretch.bytes;
+                    cursor.ahead = Ahead::Found(stretch);
                 }
             }
         }
@@ -237,6 +273,8 @@ impl<D: Disk> Shell<D> {
                 self.replaying.cursors.insert(key, cursor);
             }
         }
+        let memory = |cursor: &Cursor| cursor.memory + cursor.memory_ahead;
+        self.replaying.memory = self.replaying.cursors.values().map(memory).sum();
         let is_handed = |cursor: &Cursor| matches!(cursor.step, Step::Handed(..));
         if !self.replaying.cursors.values().any(is_handed) {
             self.replaying.messages.clear();
@@ -272,6 +310,8 @@ impl<D: Disk> Shell<D> {
                 is_heavy: false,
                 step: Step::Due,
                 ahead: Ahead::Nothing,
+                memory: 0,
+                memory_ahead: 0,
             };
             self.replaying.cursors.insert(key, cursor);
         }
@@ -308,6 +348,7 @@ impl<D: Disk> Shell<D> {
                     if cursor.next != replay.next {
                         (cursor.ahead, cursor.ticket) =
                             (Ahead::Nothing, self.replaying.take_ticket());
+                        cursor.memory_ahead = 0;
                     }
                     (cursor.base, cursor.next) = (replay.next, replay.next);
                     let known = self.state.session(session);
@@ -319,6 +360,7 @@ impl<D: Disk> Shell<D> {
                         cursor.step = Step::Sending(fleeting);
                         return true;
                     }
+                    cursor.memory = std::mem::take(&mut cursor.memory_ahead);
                     match std::mem::replace(&mut cursor.ahead, Ahead::Nothing) {
                         Ahead::Nothing => Step::Due,
                         // What was read ahead has come as live.
@@ -362,6 +404,7 @@ impl<D: Disk> Shell<D> {
         }
         let room = self.room_for_history(io, session, cursor)?;
         self.ask_for_history(key, cursor, replay.since_ms, room)?;
+        cursor.memory = room.memory;
         Some(Step::Asked)
     }
 
@@ -375,9 +418,10 @@ impl<D: Disk> Shell<D> {
         let replay = self.replay_of(key.0, Some(key.1));
         let room = self.room_for_history(io, key.0, cursor);
         if let Some((replay, room)) = replay.zip(room)
+            && room.memory == STRETCH_BYTES
             && self.ask_for_history(key, cursor, replay.since_ms, room).is_some()
         {
-            cursor.ahead = Ahead::Asked;
+            (cursor.ahead, cursor.memory_ahead) = (Ahead::Asked, room.memory);
         }
     }
 
@@ -400,10 +444,12 @@ impl<D: Disk> Shell<D> {
             most: room.messages,
             most_bytes: room.bytes,
             alone: room.is_all,
+            most_memory: room.memory,
             now_ms: self.now_ms,
         };
         cursor.ticket = wanted.ticket;
         self.replaying.seat.as_ref()?.request(wanted);
+        self.replaying.memory += room.memory;
         Some(())
     }
 
@@ -433,8 +479,15 @@ impl<D: Disk> Shell<D> {
             QoS::AtMostOnce => STRETCH_MOST,
             _ => (left / (others + 1)).clamp(1, STRETCH_MOST),
         };
-        let room = Room { messages, bytes: free / (others as u64 + 1), is_all };
+        let bytes_left = free / (others as u64 + 1);
+        let room = Room { messages, bytes: bytes_left, is_all, memory: self.stretch_bytes(io) };
         (queue.bytes() < bytes && (is_all || !cursor.is_heavy)).then_some(room)
+    }
+
+    /// Bytes of messages that one stretch may bring: what waits of history counts as output does.
+    fn stretch_bytes(&self, io: &Io<'_, D>) -> usize {
+        let waits = io.queued_bytes_of_all() + self.replaying.memory;
+        self.shared.output_bytes().saturating_sub(waits).clamp(LEAST, STRETCH_BYTES)
     }
 
     /// How many others of a session's subscriptions take history, and whether some is on its way
@@ -474,7 +527,7 @@ impl<D: Disk> Shell<D> {
         let all = stretch.is_end && stretch.next > cursor.fence;
         let read = stretch.next.get() - cursor.base.get();
         if stretch.messages.is_empty() && !all && read < SAVE_EVERY {
-            cursor.next = stretch.next;
+            (cursor.next, cursor.memory) = (stretch.next, 0);
             return Ok(Step::Due);
         }
         let before = std::mem::replace(&mut cursor.next, stretch.next);

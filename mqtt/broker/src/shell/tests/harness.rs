@@ -522,6 +522,11 @@ impl Client {
         self.send(&Packet::Disconnect(Disconnect::with_reason(ReasonCode::Success)));
     }
 
+    /// How much it takes from now on.
+    pub(super) fn takes(&self, bytes: usize) {
+        self.peer.set_window(bytes);
+    }
+
     /// Breaks the connection.
     pub(super) fn reset(&self) {
         self.peer.reset();

@@ -9,6 +9,7 @@ mod full;
 mod groups;
 mod harness;
 mod held;
+mod history;
 mod images;
 mod order;
 mod random;

@@ -1,0 +1,61 @@
+//! History for many who do not read: what is read of the log for them counts as output does.
+
+use zzq_types::ProtocolVersion::{V5, V311};
+use zzq_types::QoS::{AtLeastOnce, AtMostOnce};
+
+use super::harness::*;
+use crate::options::LogPolicy;
+
+const READERS: usize = 12;
+const MESSAGES: usize = 60;
+const LENGTH: usize = 20_000;
+/// What all outputs together may have.
+const TOTAL: usize = 512 << 10;
+
+/// What each may have beside that, and a message that comes on top: in its output, and read ahead.
+const EACH: usize = 2 * ((32 << 10) + LENGTH);
+
+/// Each reader's thread of history held half a MiB, and as much again that was read ahead.
+#[test]
+fn what_is_read_for_those_who_do_not_read_is_bounded() {
+    for version in [V311, V5] {
+        let mut setup = Setup::new(version);
+        setup.options.log = LogPolicy::All;
+        setup.options.limits.max_output_bytes = 256 << 10;
+        setup.options.limits.max_output_bytes_total = TOTAL;
+        let mut world = setup.start();
+        let mut publisher = world.guest("publisher");
+        let text = |n: usize| format!("{n:0LENGTH$}");
+        for n in 1..=MESSAGES {
+            let text = text(n);
+            world.publish(&mut publisher, Line::new("t", &text, AtLeastOnce, 1));
+        }
+        let mut readers = Vec::new();
+        for n in 0..READERS {
+            let mut reader = world.guest(&format!("reader {n}"));
+            reader.takes(100);
+            reader.subscribe(9, "$replay/all/t", AtMostOnce);
+            readers.push(reader);
+            world.pass(20);
+            let held = world.shell(0).replaying.counted();
+            assert!(held <= TOTAL + EACH * (n + 1), "{held} for {n}");
+            assert!(held > 0, "they wait for somebody who does not read");
+        }
+        for reader in &readers {
+            reader.takes(usize::MAX);
+        }
+        let mut got = vec![Vec::new(); READERS];
+        for _ in 0..MESSAGES {
+            world.pass(20);
+            for (got, reader) in got.iter_mut().zip(&mut readers) {
+                got.extend(reader.got());
+            }
+        }
+        let all: Vec<_> = (1..=MESSAGES).map(|n| format!("t={}", text(n))).collect();
+        for got in got {
+            assert_eq!(got[0], "SUBACK 9");
+            assert!(got[1..] == all, "{} of {MESSAGES}", got.len() - 1);
+        }
+        assert_eq!((world.shell(0).replaying.counted(), world.shell(0).replaying.memory()), (0, 0));
+    }
+}
