@@ -142,8 +142,8 @@ impl Limits {
         FLIGHTS_MAX * self.group_size
     }
 
-    /// Bytes of memory for chunks that one of so many lanes keeps. All of them together keep what
-    /// the groups in flight take; each has at least enough for its own turns.
+    /// Bytes of memory for chunks that each of so many lanes keeps that are there. All of them
+    /// together keep what the groups in flight take; each has at least enough for its own turns.
     fn kept(&self, lanes: usize) -> usize {
         let all = FLIGHTS_MAX * self.group_size;
         (all / lanes.max(1)).max(4 * self.chunk_size)
@@ -439,13 +439,16 @@ impl<D: Disk> Core<D> {
 
     /// Gives memory of groups that nobody reads any more back to its producers.
     pub(crate) fn recycle_groups(&mut self) {
-        let most = self.limits.kept(self.lanes.len());
         while let Some(front) = self.recent.front_mut() {
             let Some(group) = Arc::get_mut(front) else { return };
             self.recent_bytes -= group.bytes;
+            let most = self.limits.kept(self.lanes.iter().filter(|lane| !lane.gone).count());
             for mut chunk in group.chunks.drain(..) {
                 chunk.clear(2 * self.limits.chunk_size);
-                self.lanes[usize::from(chunk.producer)].back.give(chunk, most);
+                let lane = &mut self.lanes[usize::from(chunk.producer)];
+                if !lane.gone {
+                    lane.back.give(chunk, most);
+                }
             }
             if let Some(group) = self.recent.pop_front()
                 && self.free_groups.len() < FREE_GROUPS_MAX

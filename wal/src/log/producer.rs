@@ -17,7 +17,7 @@ use crate::log::core::{Core, Leader, ProducerShared};
 use crate::log::presence::Where;
 use crate::log::share::{Pack, Patience};
 use crate::log::shared::{Drive, Shared};
-use crate::log::spares::Taker;
+use crate::log::spares::{Giver, Taker};
 use crate::lsn::{Handed, Lsn};
 use crate::tail::TailCursor;
 
@@ -385,6 +385,8 @@ impl<D: Disk> Drop for Producer<D> {
             if core.generation == self.generation {
                 core.lanes[index].gone = true;
                 core.lanes[index].tail = None;
+                // With all that is in it.
+                core.lanes[index].back = Giver::to_nobody();
             }
         });
         self.log.wake_leaders();

@@ -31,6 +31,11 @@ pub(crate) fn spares(chunks: usize) -> (Giver, Taker) {
 }
 
 impl Giver {
+    /// The end of a way that leads nowhere.
+    pub(crate) fn to_nobody() -> Self {
+        spares(1).0
+    }
+
     /// Gives the memory of a chunk back, unless there are `most` bytes with it.
     pub(crate) fn give(&mut self, chunk: Chunk, most: usize) {
         let bytes = chunk.memory();
@@ -67,7 +72,7 @@ mod tests {
     use super::*;
     use crate::StageError;
     use crate::log::options::tests::counted;
-    use crate::log::{FLIGHTS_MAX, Log, Options, Staging, Wake};
+    use crate::log::{FLIGHTS_MAX, Log, Options, Producer, Staging, Wake};
     use crate::sim_disk::SimDisk;
 
     struct Nobody;
@@ -95,12 +100,8 @@ mod tests {
         assert_eq!(taker.kept(), 1000, "there is room again");
     }
 
-    #[test]
-    fn a_burst_leaves_no_more_behind_than_groups_take() {
-        let options = Options::new(counted());
-        let most = FLIGHTS_MAX * options.group_size;
-        let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
-        let mut lane = log.producer(Arc::new(Nobody), None).unwrap();
+    /// One that takes all that there is room for at once.
+    fn burst(lane: &mut Producer<SimDisk>, log: &Log<SimDisk>, most: usize) {
         let how = Staging { kind: 1, waits: true, reserved: true, ..Staging::default() };
         let (body, mut staged) = (vec![7; 60_000], 0);
         let full = loop {
@@ -115,7 +116,34 @@ mod tests {
             log.helper_step(0);
         }
         lane.drive(0);
+    }
+
+    #[test]
+    fn a_burst_leaves_no_more_behind_than_groups_take() {
+        let options = Options::new(counted());
+        let most = FLIGHTS_MAX * options.group_size;
+        let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
+        let mut lane = log.producer(Arc::new(Nobody), None).unwrap();
+        burst(&mut lane, &log, most);
         assert!((most / 2..=most).contains(&lane.back.kept()), "{} are kept", lane.back.kept());
+    }
+
+    #[test]
+    fn who_is_gone_keeps_nothing_and_has_no_share() {
+        let options = Options::new(counted());
+        let most = FLIGHTS_MAX * options.group_size;
+        let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
+        let mut lanes = [(); 2].map(|()| log.producer(Arc::new(Nobody), None).unwrap());
+        for lane in &mut lanes {
+            burst(lane, &log, most);
+            assert!(lane.back.kept() <= most / 2, "{} are kept", lane.back.kept());
+        }
+        let [gone, mut lane] = lanes;
+        let kept = Arc::downgrade(&gone.back.kept);
+        drop(gone);
+        assert!(kept.upgrade().is_none(), "its memory has gone with it");
+        burst(&mut lane, &log, most);
+        assert!((most / 2 + 1..=most).contains(&lane.back.kept()), "{}", lane.back.kept());
     }
 
     #[test]
