@@ -19,6 +19,7 @@
 
 pub mod accounts;
 pub mod after;
+mod at_rest;
 pub mod blackout;
 pub mod body;
 pub mod broker;

@@ -5,15 +5,16 @@
 //! when the broker was warm.
 //! Does not know: what clients must see; the accounts do, and each passer by itself.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use rustix::process::Pid;
 use zzq_wal::sim_disk::Random;
 
+use crate::at_rest;
 use crate::crew::pass;
 use crate::gate::Gate;
 use crate::run::{Begun, Span, Tally, tell};
@@ -31,10 +32,6 @@ const LOOKS_WARM: usize = 2;
 const LONGER: Duration = Duration::from_mins(1);
 /// How much more it may have later.
 const GROWTH: Use = Use { memory_kib: 10 << 10, descriptors: 8 };
-/// So many looks show nothing less than those before: it is at rest. A broker looks every second
-/// whether there is memory to be given back.
-const LOOKS: usize = 40;
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time behind the end, for what has begun.
 const GRACE: Duration = Duration::from_mins(2);
 /// Images are made and the log goes within seconds: the state of a broker that has run for long.
@@ -43,7 +40,7 @@ const FLAGS: [&str; 2] = ["--segment-size=1MiB", "--snapshot-every=1MiB"];
 /// What a process has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Resident, KiB.
+    /// Memory that it holds, but for pages of its program, in KiB.
     pub memory_kib: u64,
     /// Open descriptors, but those of files that are in its data directory: a log is as long as
     /// what has come since the last images, and what is opened of it goes with it.
@@ -51,31 +48,20 @@ pub struct Use {
 }
 
 impl Use {
-    fn of(pid: Pid, data: &Path) -> Result<Self> {
-        let home = format!("/proc/{}", pid.as_raw_nonzero());
-        let status = std::fs::read_to_string(format!("{home}/status"))?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = resident.and_then(|text| text.split_whitespace().next()?.parse().ok());
-        let memory_kib = number.context("a process has a VmRSS")?;
+    fn of(pid: Pid, data: &Path) -> io::Result<Self> {
+        let id = pid.as_raw_nonzero().get().unsigned_abs();
+        let memory_kib = at_rest::resident_kib(id)?;
         // One that has been closed since it was listed is gone.
-        let open = std::fs::read_dir(format!("{home}/fd"))?
+        let open = std::fs::read_dir(format!("/proc/{id}/fd"))?
             .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         let descriptors = open.filter(|file| is_counted(file, data)).count() as u64;
         Ok(Self { memory_kib, descriptors })
     }
 
-    /// What it has at rest: the least that is seen until that becomes no less. What the makers of
-    /// images and of segments need for a moment is none of it.
+    /// What it has at rest.
     fn at_rest(pid: Pid, data: &Path) -> Result<Self> {
-        let mut least = Self::of(pid, data)?;
-        let mut looks = 0;
-        while looks < LOOKS {
-            std::thread::sleep(LOOK_EVERY);
-            let less = least.least(Self::of(pid, data)?);
-            looks = if less == least { looks + 1 } else { 0 };
-            least = less;
-        }
-        Ok(least)
+        let id = pid.as_raw_nonzero().get().unsigned_abs();
+        Ok(at_rest::least(id, || Self::of(pid, data), Self::least)?)
     }
 
     fn least(self, other: Self) -> Self {
@@ -282,6 +268,22 @@ mod tests {
         let fat = Use { memory_kib: 31_000, ..good };
         assert!(fat.beyond(warm).is_some());
         assert!(Use { descriptors: 49, ..good }.beyond(warm).is_some());
+    }
+
+    #[test]
+    fn who_works_is_not_at_rest() {
+        assert!(at_rest::is_busy(std::process::id()).unwrap(), "it is asking");
+    }
+
+    #[test]
+    fn at_rest_is_when_it_becomes_no_less() {
+        let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let mut seen = [9, 7, 8, 5, 6].into_iter();
+        let look = || Ok(seen.next().unwrap_or(6));
+        let least = at_rest::least(sleeper.id(), look, u64::min);
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert_eq!(least.unwrap(), 5);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::PATIENCE;
+use super::{PATIENCE, at_rest};
 
 /// A running broker. Dropped, it is killed.
 #[derive(Debug)]
@@ -134,24 +134,13 @@ impl Broker {
 
     /// Memory held by the process, in KiB.
     pub(crate) fn resident_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
-            .expect("a running process");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
-        let number = line.split_whitespace().nth(1).expect("a number");
-        number.parse().expect("a number of KiB")
+        at_rest::resident_kib(self.child.id()).expect("a running process")
     }
 
-    /// The same when nothing is passing: the least that is seen until it becomes no less. The
-    /// broker looks every second whether there is memory to be given back.
+    /// The same when nothing is passing.
     pub(crate) fn resident_at_rest_kib(&self) -> u64 {
-        let (mut least, mut looks) = (self.resident_kib(), 0);
-        while looks < 40 {
-            thread::sleep(Duration::from_millis(100));
-            let less = least.min(self.resident_kib());
-            looks = if less == least { looks + 1 } else { 0 };
-            least = less;
-        }
-        least
+        let look = || at_rest::resident_kib(self.child.id());
+        at_rest::least(self.child.id(), look, u64::min).expect("a running process")
     }
 
     /// What it logged.

@@ -10,6 +10,8 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a failed test shows the broker's log")]
 
+#[path = "../../../../tools/rig/src/at_rest.rs"]
+mod at_rest;
 mod broker;
 mod client;
 mod connect;
