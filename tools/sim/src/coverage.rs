@@ -106,7 +106,7 @@ pub const KINDS: [&str; 104] = [
     "copy made",
     "copy restored to a record",
     "copy not compared",
-    "life on a copy",
+    "start on a copy",
     "history is over",
     "history read by places",
 ];

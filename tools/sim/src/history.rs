@@ -73,7 +73,7 @@ pub enum Ending {
     GivenUp,
 }
 
-/// How a life of the broker ended.
+/// How the broker ended, to be started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
     /// `kill -9`.
@@ -220,7 +220,7 @@ pub struct History {
     pub queue_full: QueueFull,
     /// In ms; see [`zzq_broker::Limits::queue_grace`].
     pub queue_grace_ms: u64,
-    /// There is no log: nothing outlives a life of the broker.
+    /// There is no log: nothing outlives the broker's process.
     pub in_memory: bool,
     /// What no session that outlives its connection needs is not in the log.
     pub logs_needed: bool,

@@ -1,7 +1,8 @@
 //! How far the broker's log time may have gone between two moments.
 //!
-//! Assumes: within a life it follows boot time and is drawn towards the wall clock by a tenth at
-//! most; a start begins at the wall clock, or at the newest time in the log if that is later.
+//! Assumes: from one start to the next it follows boot time and is drawn towards the wall clock by
+//! a tenth at most; a start begins at the wall clock, or at the newest time in the log if that is
+//! later.
 
 use crate::history::{Event, History};
 
@@ -11,12 +12,12 @@ const SLACK_MS: u64 = 20;
 /// What is known of log time over a history.
 #[derive(Debug, Default)]
 pub struct LogTime {
-    lives: Vec<Life>,
+    spans: Vec<Span>,
 }
 
 /// From one start to the next.
 #[derive(Clone, Copy, Debug)]
-struct Life {
+struct Span {
     start_ms: u64,
     /// Log time at the start is not before this, nor after that.
     low: u64,
@@ -29,14 +30,14 @@ impl LogTime {
         let mut time = Self::default();
         for entry in &history.entries {
             if let Event::Started { wall_ms } = entry.event {
-                let before = time.lives.last().map_or(0, |life| life.high_at(entry.at_ms));
+                let before = time.spans.last().map_or(0, |span| span.high_at(entry.at_ms));
                 // The newest time in the log is not known from outside: only that it lies between.
-                let life = Life {
+                let span = Span {
                     start_ms: entry.at_ms,
                     low: wall_ms,
                     high: wall_ms.max(before) + SLACK_MS,
                 };
-                time.lives.push(life);
+                time.spans.push(span);
             }
         }
         time
@@ -44,7 +45,7 @@ impl LogTime {
 
     /// The least and the most that log time may have gone on between two moments of true time.
     pub fn between(&self, from_ms: u64, to_ms: u64) -> (u64, u64) {
-        let (Some(from), Some(to)) = (self.life(from_ms), self.life(to_ms)) else {
+        let (Some(from), Some(to)) = (self.span(from_ms), self.span(to_ms)) else {
             return (0, u64::MAX);
         };
         if from.start_ms == to.start_ms {
@@ -55,12 +56,12 @@ impl LogTime {
         (low, to.high_at(to_ms).saturating_sub(from.low_at(from_ms)))
     }
 
-    fn life(&self, at_ms: u64) -> Option<&Life> {
-        self.lives.iter().rev().find(|life| life.start_ms <= at_ms)
+    fn span(&self, at_ms: u64) -> Option<&Span> {
+        self.spans.iter().rev().find(|span| span.start_ms <= at_ms)
     }
 }
 
-impl Life {
+impl Span {
     fn low_at(&self, at_ms: u64) -> u64 {
         self.low + ((at_ms - self.start_ms) * 9 / 10).saturating_sub(SLACK_MS)
     }

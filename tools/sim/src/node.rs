@@ -1,4 +1,4 @@
-//! The broker's machine: one life of the broker after the other over one disk.
+//! The broker's machine: one start of the broker after the other over one disk.
 //!
 //! Owns: starts, deaths, and the comparison of live state with the fold of the log at each death.
 //! Does not know: clients.

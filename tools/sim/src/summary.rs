@@ -1,4 +1,8 @@
 //! What many seeds come to: figures, coverage, the verdict.
+//!
+//! A seed is the life of one simulated broker: one disk, from its first start until all has healed.
+//! It has many starts, for it is killed again and again. What is asked of the life in the middle
+//! is asked of lives, not of what lies between a start and the next death.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,16 +17,22 @@ pub struct Summary {
     pub seeds: u64,
     /// Those that broke a promise.
     pub failed: Vec<u64>,
-    /// Client operations of the seed in the middle.
-    pub operations_median: u64,
-    /// Crashes of the seed in the middle.
-    pub crashes_median: u64,
-    /// Client operations of the life in the middle.
-    pub life_operations_median: u64,
-    /// Starts of brokers.
+    /// Seeds in which a broker has started.
     pub lives: u64,
-    /// Starts of brokers in a second of real time.
+    /// Lives in a second of real time.
     pub lives_per_second: f64,
+    /// Client operations of the life in the middle.
+    pub operations_median: u64,
+    /// Crashes of the life in the middle.
+    pub crashes_median: u64,
+    /// Starts of the life in the middle.
+    pub starts_median: u64,
+    /// Starts of all lives.
+    pub starts: u64,
+    /// Starts in a second of real time.
+    pub starts_per_second: f64,
+    /// Client operations from the start in the middle to its next death.
+    pub start_operations_median: u64,
     /// Crashes, each with the start that follows.
     pub crashes: u64,
     /// Crashes in a second of real time.
@@ -43,8 +53,9 @@ impl Summary {
         for verdict in verdicts {
             coverage.add(&verdict.coverage);
         }
-        let operations = verdicts.iter().flat_map(|verdict| &verdict.lives).copied();
-        let lives = operations.clone().count() as u64;
+        let operations = verdicts.iter().flat_map(|verdict| &verdict.starts).copied();
+        let starts = operations.clone().count() as u64;
+        let lives = verdicts.iter().filter(|verdict| !verdict.starts.is_empty()).count() as u64;
         let failed = verdicts.iter().filter(|verdict| !verdict.broken.is_empty());
         let crashes = coverage.crashes();
         let mut summary = Self {
@@ -52,9 +63,12 @@ impl Summary {
             failed: failed.map(|verdict| verdict.seed).collect(),
             operations_median: median(verdicts.iter().map(|one| one.coverage.operations())),
             crashes_median: median(verdicts.iter().map(|one| one.coverage.crashes())),
-            life_operations_median: median(operations),
+            starts_median: median(verdicts.iter().map(|one| one.starts.len() as u64)),
+            start_operations_median: median(operations),
             lives,
             lives_per_second: per_second(lives, took),
+            starts,
+            starts_per_second: per_second(starts, took),
             crashes,
             crashes_per_second: per_second(crashes, took),
             hash: verdicts.iter().fold(0, |hash, one| hash.rotate_left(1) ^ one.hash),
@@ -77,7 +91,7 @@ impl Summary {
             gaps.push(format!("{} operations in the median", self.operations_median));
         }
         if self.crashes_median == 0 {
-            gaps.push("most seeds have no crash".into());
+            gaps.push("most lives have no crash".into());
         }
         gaps
     }
@@ -90,17 +104,20 @@ impl Summary {
     /// For people: figures, and what no seed hit.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{} seeds, {} simulated broker lives ({:.0} a second), {} crashes with a restart \
-             ({:.0} a second); in the median a seed has {} client operations and {} crashes, \
-             a life {} operations\n",
-            self.seeds,
+            "{} simulated broker lives, one for each seed ({:.1} a second); in the median a life \
+             has {} client operations, {} crashes and {} starts\n\
+             {} starts ({:.0} a second), {} crashes with a restart ({:.0} a second); in the median \
+             {} client operations from a start to the next death\n",
             self.lives,
             self.lives_per_second,
-            self.crashes,
-            self.crashes_per_second,
             self.operations_median,
             self.crashes_median,
-            self.life_operations_median
+            self.starts_median,
+            self.starts,
+            self.starts_per_second,
+            self.crashes,
+            self.crashes_per_second,
+            self.start_operations_median
         );
         let missed = self.coverage.missed();
         // Writing to a text does not fail.
@@ -116,7 +133,11 @@ impl Summary {
     /// The last line.
     pub fn verdict(&self) -> String {
         if self.is_clean() {
-            return format!("clean: {} seeds kept every promise", self.seeds);
+            return format!(
+                "clean: {} seeds kept every promise; a life has {} client operations and {} \
+                 crashes in the median",
+                self.seeds, self.operations_median, self.crashes_median
+            );
         }
         if self.failed.is_empty() {
             return format!("too little: {}", self.gaps.join("; "));
@@ -138,11 +159,14 @@ impl Summary {
             "hash": format!("{:016x}", self.hash),
             "lives": self.lives,
             "lives_per_second": self.lives_per_second,
-            "crashes": self.crashes,
-            "crashes_per_second": self.crashes_per_second,
             "operations_median": self.operations_median,
             "crashes_median": self.crashes_median,
-            "life_operations_median": self.life_operations_median,
+            "starts_median": self.starts_median,
+            "starts": self.starts,
+            "starts_per_second": self.starts_per_second,
+            "start_operations_median": self.start_operations_median,
+            "crashes": self.crashes,
+            "crashes_per_second": self.crashes_per_second,
             "missed": self.coverage.missed(),
             "coverage": coverage,
         })
@@ -152,7 +176,7 @@ impl Summary {
 
 /// Fewer seeds need not reach everything.
 const MANY: u64 = 100;
-/// Client operations of the seed in the middle.
+/// Client operations of the life in the middle.
 const OPERATIONS_LEAST: u64 = 500;
 
 fn median(values: impl Iterator<Item = u64>) -> u64 {
@@ -179,7 +203,7 @@ mod tests {
                 broken,
                 events,
                 coverage,
-                lives: self.lives.clone(),
+                starts: self.starts.clone(),
                 hash: self.hash,
             }
         }
@@ -192,7 +216,7 @@ mod tests {
             broken: if broken { vec![one] } else { Vec::new() },
             events: Vec::new(),
             coverage: Coverage::default(),
-            lives: vec![3, 9, 30, 40],
+            starts: vec![3, 9, 30, 40],
             hash: 1,
         }
     }
@@ -201,11 +225,14 @@ mod tests {
     fn one_broken_seed_is_a_broken_run() {
         let took = Duration::from_secs(2);
         let of = |broken| Summary::of(&[verdict(7, false), verdict(8, broken)], took, true);
-        assert_eq!(of(false).verdict(), "clean: 2 seeds kept every promise");
+        let clean = "clean: 2 seeds kept every promise; a life has 0 client operations and 0 \
+                     crashes in the median";
+        assert_eq!(of(false).verdict(), clean);
         assert_eq!(of(true).verdict(), "broken: 1 of 2 seeds: 8");
         assert!(of(true).json().contains("\"verdict\":\"broken\""));
-        assert!(of(false).text().contains("8 simulated broker lives (4 a second)"));
-        assert!(of(false).text().contains("0 crashes, a life 30 operations"));
+        assert!(of(false).text().contains("2 simulated broker lives, one for each seed (1.0 a"));
+        assert!(of(false).text().contains("0 client operations, 0 crashes and 4 starts\n8 starts"));
+        assert!(of(false).text().contains("30 client operations from a start to the next death"));
         assert!(of(false).text().contains("hit by no seed: op connect,"));
     }
     #[test]
@@ -227,7 +254,7 @@ mod tests {
             let verdicts: Vec<_> = (0..count).map(|_| one.copy()).collect();
             Summary::of(&verdicts, Duration::from_secs(1), free)
         };
-        assert_eq!(of(&full, 100, true).verdict(), "clean: 100 seeds kept every promise");
+        assert!(of(&full, 100, true).verdict().starts_with("clean: 100 seeds kept every"));
         assert!(of(&full, 100, true).is_clean());
         let missed = of(&poor, 100, true);
         assert_eq!(missed.verdict(), "too little: hit by no seed: log read-only");

@@ -23,8 +23,8 @@ pub struct Verdict {
     pub events: Vec<String>,
     /// What it reached.
     pub coverage: Coverage,
-    /// Client operations of each life of the broker.
-    pub lives: Vec<u64>,
+    /// Client operations from each start of the broker to its next death.
+    pub starts: Vec<u64>,
     /// Of everything that happened.
     pub hash: u64,
 }
@@ -40,7 +40,7 @@ impl Verdict {
     pub fn cut_short(seed: u64, promise: &'static str, what: &str) -> Self {
         let broken = vec![Broken { promise, what: what.into(), about: Vec::new() }];
         let coverage = Coverage::default();
-        Self { seed, broken, events: Vec::new(), coverage, lives: Vec::new(), hash: 0 }
+        Self { seed, broken, events: Vec::new(), coverage, starts: Vec::new(), hash: 0 }
     }
 }
 
@@ -71,7 +71,7 @@ fn live(mut world: World) -> (Outcome, Option<String>) {
 /// An assertion that broke is the verdict, whoever made it. What a run that it has ended says of
 /// the promises is not asked: it owes what it had no time for.
 fn judge(seed: u64, outcome: Outcome, panic: Option<String>) -> Verdict {
-    let Outcome { history, mut coverage, lives, .. } = outcome;
+    let Outcome { history, mut coverage, starts, .. } = outcome;
     note_reached(&history, &mut coverage);
     let checked = panic
         .map_or_else(|| catch_unwind(|| check(&history)).map_err(|panic| text_of(&*panic)), Err);
@@ -80,7 +80,7 @@ fn judge(seed: u64, outcome: Outcome, panic: Option<String>) -> Verdict {
         let last = history.entries.len().saturating_sub(EVENTS_MAX);
         (vec![broken], history.entries[last..].iter().map(show).collect())
     });
-    Verdict { seed, broken, events, coverage, lives, hash: history.hash() }
+    Verdict { seed, broken, events, coverage, starts, hash: history.hash() }
 }
 
 fn check(history: &History) -> (Vec<Broken>, Vec<String>) {
@@ -199,7 +199,7 @@ mod tests {
         let (conn, message) = (Conn(0), MessageId(9));
         let (kind, reason) = (AckKind::PubAck, ReasonCode::Success);
         history.note(1, Event::Answered { conn, message, kind, reason });
-        Outcome { history, coverage: Coverage::default(), lives: vec![0], steps: 1 }
+        Outcome { history, coverage: Coverage::default(), starts: vec![0], steps: 1 }
     }
 
     #[test]

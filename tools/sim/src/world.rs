@@ -73,7 +73,7 @@ pub struct World {
     room_at: u64,
     room: Chance,
     told_read_only: bool,
-    /// What this life has counted of full queues.
+    /// What the broker has counted of full queues since its start.
     full: full::Seen,
     /// A start has failed that nothing was wrong with.
     starts_no_more: bool,
@@ -82,8 +82,8 @@ pub struct World {
     steps: u64,
     /// The same, for who watches from another thread.
     pulse: Arc<AtomicU64>,
-    /// Client operations of each life of the broker.
-    lives: Vec<u64>,
+    /// Client operations from each start of the broker to its next death.
+    starts: Vec<u64>,
 }
 
 /// What a run has left.
@@ -92,8 +92,8 @@ pub struct Outcome {
     pub history: History,
     /// What it reached.
     pub coverage: Coverage,
-    /// Client operations of each life of the broker, from its start on.
-    pub lives: Vec<u64>,
+    /// Client operations from each start of the broker to its next death.
+    pub starts: Vec<u64>,
     /// Steps of the executor.
     pub steps: u64,
 }
@@ -193,7 +193,7 @@ impl World {
             is_unsettled: false,
             steps: 0,
             pulse: Arc::default(),
-            lives: Vec::new(),
+            starts: Vec::new(),
         }
     }
 
@@ -216,7 +216,7 @@ impl World {
         Outcome {
             history: std::mem::take(&mut self.history),
             coverage: std::mem::take(&mut self.coverage),
-            lives: std::mem::take(&mut self.lives),
+            starts: std::mem::take(&mut self.starts),
             steps: self.steps,
         }
     }

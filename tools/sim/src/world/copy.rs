@@ -1,4 +1,4 @@
-//! Copies of the log that another process makes while the broker serves, and a life on one.
+//! Copies of the log that another process makes while the broker serves, and a start on one.
 //!
 //! Owns: when they are made, and what goes on meanwhile. Does not know: how they are made.
 
@@ -23,7 +23,7 @@ impl World {
             Some(Err(error)) => return self.note(Event::Copied { outcome: Err(error) }),
         };
         self.copying = true;
-        let (lives, images) = (self.lives.len(), self.images_made());
+        let (starts, images) = (self.starts.len(), self.images_made());
         let disk = self.node.device.disk.clone();
         let target = SimDisk::new();
         let to_end = self.copies.once_in(2);
@@ -41,7 +41,7 @@ impl World {
             self.step_until_committed(Lsn::new(taken.last_lsn));
         }
         self.copying = false;
-        let has_died = self.node.broker.is_none() || self.lives.len() != lives || disk.is_off();
+        let has_died = self.node.broker.is_none() || self.starts.len() != starts || disk.is_off();
         let outcome = match outcome {
             // What it wanted may be gone each time that it comes back for it.
             Err(_) if has_died || self.disk_may_fail || self.images_made() > images => None,
@@ -104,12 +104,12 @@ impl World {
         Err(crate::node::differences(&live, &copied))
     }
 
-    /// The next life is on a copy of the disk. Without one there is nothing to say.
+    /// The next start is on a copy of the disk. Without one there is nothing to say.
     pub(super) fn move_to_a_copy(&mut self) {
         let (disk, target) = (self.node.device.disk.clone(), SimDisk::new());
         match copy_log(&|| Ok(disk.clone()), &target, Wish::End, &mut |_| {}) {
             Ok(_) => {
-                self.coverage.hit("life on a copy");
+                self.coverage.hit("start on a copy");
                 self.node.device.replace(target.restart());
             }
             Err(error) => self.note(Event::Copied { outcome: Err(error.to_string()) }),

@@ -15,8 +15,8 @@ impl World {
         let operations = self.coverage.operations();
         while self.counted < operations {
             self.counted += 1;
-            if let Some(life) = self.lives.last_mut() {
-                *life += 1;
+            if let Some(since) = self.starts.last_mut() {
+                *since += 1;
             }
             if !self.calm {
                 self.roll();
@@ -194,7 +194,7 @@ impl World {
         let now = self.now();
         match started {
             Ok(()) => {
-                self.lives.push(0);
+                self.starts.push(0);
                 let wall_ms = self.clock.reading().wall_ms;
                 self.note(Event::Started { wall_ms });
                 self.mark_recovery();
