@@ -76,6 +76,27 @@ impl Output {
         self.sealed.push_back(Piece::Shared(bytes));
     }
 
+    /// `bytes` that the driver took go to the front again.
+    pub(crate) fn put_back(&mut self, mut bytes: Vec<u8>, pool: &mut Pool) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.queued += bytes.len();
+        let sent = std::mem::take(&mut self.sent);
+        if sent > 0 {
+            // What is left of the first piece comes along, since only the first may begin in its
+            // middle.
+            self.seal();
+            if let Some(first) = self.sealed.pop_front() {
+                bytes.extend_from_slice(&first.as_slice()[sent..]);
+                if let Piece::Owned(buffer) = first {
+                    pool.give(buffer);
+                }
+            }
+        }
+        self.sealed.push_front(Piece::Owned(bytes));
+    }
+
     /// Closes a large tail of a connection that cannot send now.
     pub(crate) fn seal_large(&mut self) {
         if self.tail.len() >= SEAL {
@@ -171,7 +192,7 @@ mod tests {
         /// and nothing is owned at the end.
         #[test]
         fn what_goes_in_comes_out(ops in prop::collection::vec(
-            (0u8..4, prop_oneof![0usize..300, 30_000usize..70_000]), 1..16,
+            (0u8..5, prop_oneof![0usize..300, 30_000usize..70_000]), 1..16,
         )) {
             let (mut output, mut pool) = (Output::default(), Pool::new(1 << 20));
             let (mut given, mut taken) = (Vec::new(), Vec::new());
@@ -188,6 +209,10 @@ mod tests {
                         output.push_shared(Bytes::from(chunk));
                     }
                     2 => output.seal_large(),
+                    3 => {
+                        let bytes = drain(&mut output, &mut pool, size);
+                        output.put_back(bytes, &mut pool);
+                    }
                     _ => taken.extend(drain(&mut output, &mut pool, size)),
                 }
                 prop_assert_eq!(output.queued(), given.len() - taken.len());

@@ -18,7 +18,7 @@ use rustix::{
     net::{SendAncillaryBuffer, SendFlags, Shutdown, send, sendmsg, shutdown},
 };
 
-use super::{BusyPoll, Driver, Event, Read, Ready, Rest, Write, spin::Spin};
+use super::{BusyPoll, Driver, Event, Read, Ready, Rest, Taken, Write, doors::Doors, spin::Spin};
 use crate::{
     id::{ConnId, ListenerId, WatchId},
     listener::Listener,
@@ -39,7 +39,7 @@ const WATCH: u32 = 1 << 31;
 pub struct EpollDriver {
     epoll: OwnedFd,
     sockets: Vec<Option<OwnedFd>>,
-    listeners: Vec<Option<Listener>>,
+    doors: Doors,
     /// Kept open for as long as they are watched.
     _watches: Vec<(WatchId, OwnedFd)>,
     spin: Spin,
@@ -68,7 +68,7 @@ impl EpollDriver {
         Ok(Self {
             epoll,
             sockets: Vec::new(),
-            listeners: Vec::new(),
+            doors: Doors::default(),
             _watches: watches,
             spin: Spin::new(busy_poll),
             start: Instant::now(),
@@ -77,11 +77,6 @@ impl EpollDriver {
 
     fn socket(&self, conn: ConnId) -> Option<BorrowedFd<'_>> {
         self.sockets.get(conn.index())?.as_ref().map(AsFd::as_fd)
-    }
-
-    /// Whether a listener can accept without a further event.
-    fn can_accept(&self, now: Millis) -> bool {
-        self.listeners.iter().flatten().any(|listener| listener.due() <= now)
     }
 
     /// Fetches events of the kernel. True: there were some.
@@ -136,18 +131,11 @@ impl EpollDriver {
             self.poll_now(events);
             return;
         }
-        let paused = self.listeners.iter().flatten().map(Listener::due).min();
-        let until = match (rest, paused) {
-            (Rest::Until(due), Some(paused)) => due.min(paused),
-            (Rest::Until(due), None) | (_, Some(due)) => due,
-            (_, None) => Millis::NEVER,
-        };
-        if until == Millis::NEVER {
-            self.poll(None, events);
-        } else {
-            let timeout = Timespec::try_from(until.since(now)).ok();
-            self.poll(timeout.as_ref(), events);
-        }
+        let timeout = rest.until(self.doors.due()).and_then(|until| {
+            let span = until.since(now);
+            Timespec::try_from(span).ok()
+        });
+        self.poll(timeout.as_ref(), events);
     }
 
     fn translate(&mut self, event: &epoll::Event, events: &mut Vec<Event<OwnedFd>>) {
@@ -159,10 +147,7 @@ impl EpollDriver {
         } else if index & WATCH != 0 {
             events.push(Event::Watched(WatchId(index & !WATCH)));
         } else if index & LISTENER != 0 {
-            let slot = self.listeners.get_mut((index & !LISTENER) as usize);
-            if let Some(Some(listener)) = slot {
-                listener.note_ready();
-            }
+            self.doors.note_ready((index & !LISTENER) as usize);
         } else {
             events.push(Event::Signalled);
         }
@@ -186,7 +171,7 @@ impl Driver for EpollDriver {
 
     fn wait(&mut self, rest: Rest, waker: &LaneWaker, events: &mut Vec<Event<OwnedFd>>) {
         let now = self.now();
-        if rest == Rest::Now || self.can_accept(now) {
+        if rest == Rest::Now || self.doors.can_accept(now) {
             self.poll_now(events);
         } else {
             let since = Instant::now();
@@ -198,9 +183,7 @@ impl Driver for EpollDriver {
             }
         }
         let now = self.now();
-        for listener in self.listeners.iter_mut().flatten() {
-            listener.accept(now, events);
-        }
+        self.doors.accept(now, events);
     }
 
     fn add(&mut self, conn: ConnId, socket: OwnedFd) -> io::Result<()> {
@@ -251,30 +234,24 @@ impl Driver for EpollDriver {
         }
     }
 
-    fn take(&mut self, conn: ConnId) -> Option<OwnedFd> {
+    fn take(&mut self, conn: ConnId) -> Option<Taken<OwnedFd>> {
         let socket = self.sockets.get_mut(conn.index())?.take()?;
         let removed = epoll::delete(&self.epoll, &socket);
         assert!(removed.is_ok(), "{conn} was not registered: {removed:?}");
-        Some(socket)
+        Some(Taken::settled(socket))
     }
 
     fn listen(&mut self, listener: Listener) -> io::Result<()> {
-        let slot = self.listeners.iter().position(Option::is_none).unwrap_or(self.listeners.len());
-        let index = u32::try_from(slot).unwrap_or(WATCH) | LISTENER;
+        let index = u32::try_from(self.doors.next()).unwrap_or(WATCH) | LISTENER;
         let edge = EventFlags::IN | EventFlags::ET;
         epoll::add(&self.epoll, listener.as_fd(), special(index), edge)?;
-        if slot == self.listeners.len() {
-            self.listeners.push(None);
-        }
-        self.listeners[slot] = Some(listener);
+        self.doors.open(listener);
         Ok(())
     }
 
     fn unlisten(&mut self, id: Option<ListenerId>) {
-        for place in &mut self.listeners {
-            if place.as_ref().is_some_and(|listener| id.is_none_or(|id| listener.id() == id)) {
-                *place = None;
-            }
+        for place in self.doors.places(id) {
+            self.doors.close(place);
         }
     }
 }

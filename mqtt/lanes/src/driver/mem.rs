@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Accepted, Driver, Event, Read, Ready, Rest, Write};
+use super::{Accepted, Driver, Event, Read, Ready, Rest, Taken, Write};
 use crate::{
     app::PeerInfo,
     id::{ConnId, ListenerId},
@@ -261,8 +261,8 @@ impl Driver for MemDriver {
         self.conns.remove(&conn);
     }
 
-    fn take(&mut self, conn: ConnId) -> Option<MemSocket> {
-        self.conns.remove(&conn)
+    fn take(&mut self, conn: ConnId) -> Option<Taken<MemSocket>> {
+        self.conns.remove(&conn).map(Taken::settled)
     }
 
     fn listen(&mut self, (): ()) -> io::Result<()> {

@@ -2,6 +2,7 @@
 //!
 //! Assumes of a driver: it names a connection by the id it was added under, reports readiness at
 //! least at every change (edges), and never calls back into the lane.
+mod doors;
 pub mod epoll;
 pub mod mem;
 mod spin;
@@ -47,7 +48,7 @@ pub trait Driver {
     fn close(&mut self, conn: ConnId);
 
     /// Gives the socket away, open.
-    fn take(&mut self, conn: ConnId) -> Option<Self::Socket>;
+    fn take(&mut self, conn: ConnId) -> Option<Taken<Self::Socket>>;
 
     /// Starts to accept.
     fn listen(&mut self, listener: Self::Listener) -> io::Result<()>;
@@ -65,6 +66,36 @@ pub enum Rest {
     Until(Millis),
     /// Until something happens.
     Forever,
+}
+
+impl Rest {
+    /// Until when it is, with a listener that accepts again at `due`. `None`: for ever.
+    fn until(self, due: Option<Millis>) -> Option<Millis> {
+        let until = match (self, due) {
+            (Self::Until(until), Some(due)) => until.min(due),
+            (Self::Until(until), None) | (_, Some(until)) => until,
+            (_, None) => Millis::NEVER,
+        };
+        (until != Millis::NEVER).then_some(until)
+    }
+}
+
+/// A socket that a driver gives away.
+#[derive(Debug)]
+pub struct Taken<S> {
+    /// It.
+    pub socket: S,
+    /// What the driver has received of it and not given to the lane.
+    pub unread: Vec<u8>,
+    /// What it has taken from the lane and not sent: the first that is to follow.
+    pub unsent: Vec<u8>,
+}
+
+impl<S> Taken<S> {
+    /// One of which the driver holds nothing.
+    pub fn settled(socket: S) -> Self {
+        Self { socket, unread: Vec::new(), unsent: Vec::new() }
+    }
 }
 
 /// What happened.

@@ -5,7 +5,7 @@ use crate::{
     admission::Admission,
     app::{CloseReason, Handler, PeerInfo},
     core::{Conn, Departure, Flags, Queue},
-    driver::{Accepted, Driver},
+    driver::{Accepted, Driver, Taken},
     id::{ConnId, LaneIndex},
     ring::Class,
 };
@@ -67,9 +67,11 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.core.timers.forget(id, &mut conn.timers);
         self.core.totals.input -= conn.input.len();
         self.core.totals.output -= conn.output.queued();
-        let socket = self.driver.take(id);
-        assert!(socket.is_some(), "{id} has no socket to move");
-        let Some(socket) = socket else { return };
+        let taken = self.driver.take(id);
+        assert!(taken.is_some(), "{id} has no socket to move");
+        let Some(Taken { socket, unread, unsent }) = taken else { return };
+        conn.input.extend_from_slice(&unread);
+        conn.output.put_back(unsent, &mut self.core.pool);
         self.core.counters.departed += 1;
         let moved = Transfer::Moved(Box::new(Moved {
             socket,
