@@ -4,7 +4,8 @@
 //! Does not know: MQTT packet types, files.
 //!
 //! An application is a [`Handler`]: one value for each lane, called with bytes that came in and
-//! with a [`LaneIo`] that takes what shall go out. [`Context`] runs lanes as threads over epoll.
+//! with a [`LaneIo`] that takes what shall go out. [`Context`] runs lanes as threads over epoll, or
+//! over `io_uring` where that is asked for ([`DriverKind`]).
 //! The same [`Lane`] runs over [`driver::mem::MemDriver`], without sockets, clocks or threads, in
 //! tests and in the simulator.
 //!
@@ -42,7 +43,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod admission;
 mod app;
@@ -63,7 +64,7 @@ pub use crate::{
     app::{Close, CloseReason, Handler, PeerInfo},
     context::{Bound, Completion, Context, ContextBuilder, Lanes, Seat},
     core::{BufferTotals, Counters, Limits},
-    driver::BusyPoll,
+    driver::{BusyPoll, DriverKind},
     endpoint::{BindError, DEFAULT_PORT, Endpoint, EndpointError, TcpEndpoint},
     id::{ConnId, LaneIndex, ListenerId, TimerSlot, WatchId},
     io::{LaneIo, Output},

@@ -1,6 +1,6 @@
 //! Lanes over real sockets on the loopback interface.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail loudly")]
-mod wire;
+pub(crate) mod wire;
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -137,7 +137,7 @@ fn more_messages_than_a_ring_holds_arrive_in_order() {
 fn wakes_and_signals_from_outside_reach_a_sleeping_lane() {
     let (tell, told) = channel();
     let signal = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-    let context = Context::builder().lanes(1).build();
+    let context = Context::builder().lanes(1).driver(wire::driver()).build();
     let mut watch = None;
     let lanes = context
         .spawn(|seat| {

@@ -17,7 +17,7 @@ use super::completion::{Completion, Promise, promise};
 use crate::{
     admission::ListenerStats,
     app::Handler,
-    driver::epoll::EpollDriver,
+    driver::{ChosenDriver, DriverKind},
     endpoint::{BindError, Endpoint, TcpEndpoint},
     id::ListenerId,
     lane::{Command, Lane},
@@ -32,6 +32,7 @@ pub struct Lanes(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     lanes: Vec<Handle>,
+    driver: DriverKind,
     next_listener: AtomicU32,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held by each thread: gone when the last has ended.
@@ -61,13 +62,14 @@ pub struct Bound {
     pub stats: Arc<ListenerStats>,
 }
 
-type Seated<H> = Vec<(Sender<Command<Listener>>, Lane<H, EpollDriver>)>;
+type Seated<H> = Vec<(Sender<Command<Listener>>, Lane<H, ChosenDriver>)>;
 
 impl Lanes {
     pub(super) fn start<H: Handler + Send + 'static>(
         seated: Seated<H>,
         wakers: Vec<LaneWaker>,
         pin: bool,
+        driver: DriverKind,
     ) -> io::Result<Self> {
         let ended = Arc::new(Ended::default());
         let (mut lanes, mut threads) = (Vec::new(), Vec::new());
@@ -94,6 +96,7 @@ impl Lanes {
         }
         Ok(Self(Arc::new(Inner {
             lanes,
+            driver,
             next_listener: AtomicU32::new(0),
             threads: Mutex::new(threads),
             ended: Arc::downgrade(&ended),
@@ -171,6 +174,11 @@ impl Lanes {
             lane.ask(Command::Stop { within });
         }
         completion
+    }
+
+    /// What they wait and send by: epoll where another was asked for and refused.
+    pub fn driver(&self) -> DriverKind {
+        self.0.driver
     }
 
     /// Wakes each of the lanes.

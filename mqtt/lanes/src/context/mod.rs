@@ -21,7 +21,7 @@ pub use self::{
 use crate::{
     app::Handler,
     core::Limits,
-    driver::{BusyPoll, epoll::EpollDriver},
+    driver::{BusyPoll, ChosenDriver, DriverKind},
     id::{LaneIndex, WatchId},
     lane::{Lane, group},
     waker::LaneWaker,
@@ -41,6 +41,7 @@ struct Inner {
 struct Options {
     lanes: usize,
     busy_poll: BusyPoll,
+    driver: DriverKind,
     pin: bool,
     limits: Limits,
 }
@@ -61,6 +62,14 @@ impl ContextBuilder {
     #[must_use]
     pub fn busy_poll(mut self, busy_poll: BusyPoll) -> Self {
         self.0.busy_poll = busy_poll;
+        self
+    }
+
+    /// What lanes wait and send by. Default: epoll, which they also fall back to, with one line in
+    /// the log, where the system refuses another.
+    #[must_use]
+    pub fn driver(mut self, driver: DriverKind) -> Self {
+        self.0.driver = driver;
         self
     }
 
@@ -137,6 +146,7 @@ impl Context {
         ContextBuilder(Options {
             lanes: (cores() / 2).max(1),
             busy_poll: BusyPoll::default(),
+            driver: DriverKind::default(),
             pin: false,
             limits: Limits::default(),
         })
@@ -157,16 +167,17 @@ impl Context {
         let busy_poll = options.busy_poll.among(options.lanes, cores());
         let wakers = (0..options.lanes).map(|_| LaneWaker::with_eventfd());
         let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
+        let kind = options.driver.allowed();
         let mut seated = Vec::new();
-        for parts in group::<H, EpollDriver>(&wakers, options.limits) {
+        for parts in group::<H, ChosenDriver>(&wakers, options.limits) {
             let lane = parts.lane();
             let mut seat = Seat { lane, wakers: wakers.clone(), watches: Vec::new() };
             let handler = factory(&mut seat)?;
             let waker = &wakers[lane.index()];
-            let driver = EpollDriver::new(waker, seat.watches, busy_poll)?;
+            let driver = ChosenDriver::new(kind, waker, seat.watches, busy_poll)?;
             seated.push((parts.sender.clone(), Lane::new(parts, handler, driver)));
         }
-        let lanes = Lanes::start(seated, wakers, options.pin)?;
+        let lanes = Lanes::start(seated, wakers, options.pin, kind)?;
         self.0.groups.lock().unwrap_or_else(PoisonError::into_inner).push(lanes.clone());
         Ok(lanes)
     }

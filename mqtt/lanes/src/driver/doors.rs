@@ -39,6 +39,10 @@ impl Doors {
         self.0[place] = None;
     }
 
+    pub(super) fn get(&self, place: usize) -> Option<&Listener> {
+        self.0.get(place)?.as_ref()
+    }
+
     pub(super) fn note_ready(&mut self, place: usize) {
         if let Some(Some(listener)) = self.0.get_mut(place) {
             listener.note_ready();

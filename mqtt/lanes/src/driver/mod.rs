@@ -2,14 +2,17 @@
 //!
 //! Assumes of a driver: it names a connection by the id it was added under, reports readiness at
 //! least at every change (edges), and never calls back into the lane.
+mod chosen;
 mod doors;
 pub mod epoll;
 pub mod mem;
 mod spin;
+pub mod uring;
 
 use std::io::{self, IoSlice};
 
-pub use self::spin::BusyPoll;
+pub(crate) use self::chosen::ChosenDriver;
+pub use self::{chosen::DriverKind, spin::BusyPoll};
 use crate::{
     admission::Admission,
     app::PeerInfo,

@@ -1,6 +1,7 @@
 //! A handler for real sockets: echoes bytes, bounds what it queues, and tells the test through a
 //! channel what happens, so that no test has to sleep.
 #![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::print_stderr, reason = "a test says what it leaves out")]
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
@@ -9,8 +10,8 @@ use std::{
 };
 
 use zzq_lanes::{
-    BindOptions, Bound, Class, CloseReason, ConnId, Context, Handler, LaneIndex, LaneIo, Lanes,
-    PeerInfo, WatchId,
+    BindOptions, Bound, Class, CloseReason, ConnId, Context, DriverKind, Handler, LaneIndex,
+    LaneIo, Lanes, PeerInfo, WatchId, driver::uring::UringDriver,
 };
 
 /// A test that waits this long has failed.
@@ -131,9 +132,35 @@ pub(crate) struct Server {
     pub(crate) told: Receiver<Told>,
 }
 
+/// The tests of `uring.rs` run over `io_uring` if it is there; all others over epoll.
+pub(crate) fn driver() -> DriverKind {
+    if env!("CARGO_CRATE_NAME") != "uring" {
+        return DriverKind::Epoll;
+    }
+    match UringDriver::probe() {
+        Ok(()) => DriverKind::Uring,
+        Err(error) => {
+            eprintln!("skipped: no io_uring ({error})");
+            DriverKind::Epoll
+        }
+    }
+}
+
 pub(crate) fn server(lanes: usize, commands: bool, options: BindOptions) -> Server {
+    let server = server_over(driver(), lanes, commands, options);
+    assert_eq!(server.lanes.driver(), driver(), "what was asked for is there");
+    server
+}
+
+/// A server over this driver, or epoll where that is refused.
+pub(crate) fn server_over(
+    driver: DriverKind,
+    lanes: usize,
+    commands: bool,
+    options: BindOptions,
+) -> Server {
     let (tell, told) = channel();
-    let context = Context::builder().lanes(lanes).build();
+    let context = Context::builder().lanes(lanes).driver(driver).build();
     let lanes = context.spawn(|_| Ok(Wire { commands, ..Wire::new(tell.clone()) })).unwrap();
     let bound = lanes.bind("tcp://127.0.0.1:0", options).wait().unwrap();
     Server { context, lanes, bound, told }

@@ -1,0 +1,355 @@
+//! The ring and its driver against real sockets: what the unsafe code rests on, and what a lane is
+//! told where epoll would not have to say it.
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    os::{fd::AsFd, unix::net::UnixStream},
+    thread,
+    time::Duration,
+};
+
+use rustix::net::sockopt::set_socket_linger;
+
+use super::{
+    ring::{Completion, PIECE, Ring, Target, What},
+    *,
+};
+
+const FIRST: ConnId = ConnId { index: 0, generation: 1 };
+
+/// `None`, with a line that says why, where there is no `io_uring`.
+fn ring() -> Option<Ring> {
+    match UringDriver::probe() {
+        Ok(()) => {
+            let mut ring = Ring::new().unwrap();
+            ring.enable().unwrap();
+            Some(ring)
+        }
+        Err(error) => {
+            eprintln!("skipped: no io_uring ({error})");
+            None
+        }
+    }
+}
+
+fn driver(waker: &LaneWaker) -> Option<UringDriver> {
+    ring()?;
+    let mut driver = UringDriver::new(waker, Vec::new(), BusyPoll::Off).unwrap();
+    driver.begin().unwrap();
+    Some(driver)
+}
+
+/// Our end, and the peer's.
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (ours, peer)
+}
+
+/// The same of a kind that takes no more by itself once it is full.
+fn strict_pair() -> (UnixStream, UnixStream) {
+    let (ours, peer) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (ours, peer)
+}
+
+fn target(socket: &impl AsFd) -> Target<'_> {
+    Target { socket: socket.as_fd(), place: None }
+}
+
+fn next(ring: &mut Ring) -> Completion {
+    loop {
+        if let Some(done) = ring.next() {
+            return done;
+        }
+        ring.wait(None).unwrap();
+    }
+}
+
+/// The next events of the driver's.
+fn events(driver: &mut UringDriver, waker: &LaneWaker) -> Vec<Event<OwnedFd>> {
+    let mut events = Vec::new();
+    while events.is_empty() {
+        driver.wait(Rest::Forever, waker, &mut events);
+        waker.take();
+    }
+    events
+}
+
+/// Waits until the connection is told to be ready for this.
+fn wait_for(driver: &mut UringDriver, waker: &LaneWaker, what: impl Fn(&Ready) -> bool) {
+    loop {
+        for event in events(driver, waker) {
+            if matches!(event, Event::Ready { conn: FIRST, ready } if what(&ready)) {
+                return;
+            }
+        }
+    }
+}
+
+fn read_some(driver: &mut UringDriver) -> Vec<u8> {
+    let mut into = vec![0; 64 << 10];
+    match driver.read(FIRST, &mut into) {
+        Read::Bytes(count, _) => into[..count].to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// More often than entries have numbers, so that those come round.
+#[test]
+fn buffers_come_back_as_often_as_they_are_given_back() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut peer) = pair();
+    for round in 0..70_000u32 {
+        peer.write_all(&round.to_le_bytes()).unwrap();
+        ring.receive(target(&ours), round);
+        let done = next(&mut ring);
+        assert_eq!((done.what, done.key, done.result), (What::Receive, round, Ok(4)));
+        let received = done.received.unwrap();
+        assert_eq!(ring.bytes(&received), round.to_le_bytes());
+        ring.give_back(received);
+    }
+    assert_eq!(ring.flight(), 0);
+}
+
+#[test]
+fn without_a_free_buffer_a_receive_says_so_and_takes_nothing() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut peer) = pair();
+    let mut held = Vec::new();
+    for _ in 0..256 {
+        peer.write_all(b"x").unwrap();
+        ring.receive(target(&ours), 0);
+        held.push(next(&mut ring).received.unwrap());
+    }
+    peer.write_all(b"y").unwrap();
+    ring.receive(target(&ours), 0);
+    let done = next(&mut ring);
+    assert_eq!(done.result, Err(Errno::NOBUFS));
+    assert!(done.received.is_none());
+    assert!(held.iter().all(|received| ring.bytes(received) == b"x"), "each has its own");
+    held.drain(..).for_each(|received| ring.give_back(received));
+    ring.receive(target(&ours), 0);
+    let received = next(&mut ring).received.unwrap();
+    assert_eq!(ring.bytes(&received), b"y");
+}
+
+#[test]
+fn slots_are_sent_in_the_order_of_their_submission_and_come_back() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut peer) = pair();
+    let mut expected = Vec::new();
+    for round in 0..4u8 {
+        // All of them are on their way at once.
+        for byte in 0..=255u8 {
+            let mut slot = ring.slot().unwrap();
+            let bytes = [byte ^ round; 10];
+            ring.fill(&mut slot, &bytes[..3]);
+            ring.fill(&mut slot, &bytes[3..]);
+            assert_eq!(ring.unsent(&slot), bytes);
+            ring.send(target(&ours), slot, u32::from(byte));
+            expected.extend_from_slice(&bytes);
+        }
+        assert!(ring.slot().is_none());
+        ring.submit().unwrap();
+        for key in 0..=255 {
+            let done = next(&mut ring);
+            assert_eq!((done.what, done.key, done.result), (What::Send, key, Ok(10)));
+            ring.free(done.slot.unwrap());
+        }
+    }
+    let mut got = vec![0; expected.len()];
+    peer.read_exact(&mut got).unwrap();
+    assert!(got == expected);
+}
+
+#[test]
+fn a_send_that_is_not_taken_is_told_at_once_and_keeps_its_bytes() {
+    let Some(mut ring) = ring() else { return };
+    let (mut ours, _peer) = strict_pair();
+    let block = vec![7; 64 << 10];
+    while ours.write(&block).is_ok() {}
+    let mut slot = ring.slot().unwrap();
+    ring.fill(&mut slot, b"later");
+    ring.send(target(&ours), slot, 5);
+    ring.submit().unwrap();
+    let done = ring.next().unwrap();
+    assert_eq!(done.result, Err(Errno::AGAIN));
+    assert_eq!(ring.unsent(&done.slot.unwrap()), b"later");
+    assert_eq!(ring.flight(), 0);
+}
+
+#[test]
+fn a_wait_is_not_ended_by_what_was_sent_but_by_what_comes() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut peer) = pair();
+    ring.receive(target(&ours), 1);
+    let mut slot = ring.slot().unwrap();
+    ring.fill(&mut slot, b"ping");
+    ring.send(target(&ours), slot, 2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut ping = [0; 4];
+            peer.read_exact(&mut ping).unwrap();
+            peer.write_all(b"pong").unwrap();
+        });
+        ring.wait(None).unwrap();
+    });
+    let both = [ring.next().unwrap().key, ring.next().unwrap().key];
+    assert_eq!(both, [2, 1]);
+    ring.wait(Some(Duration::from_millis(2))).unwrap();
+    assert!(ring.next().is_none(), "the time is over, and nothing has come");
+}
+
+/// A filled line is handed over, whatever its length.
+#[test]
+fn more_is_asked_for_than_a_line_holds() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut peer) = pair();
+    for key in 0..5000 {
+        ring.poll(target(&ours), PollFlags::IN, false, What::Readable, key);
+    }
+    ring.submit().unwrap();
+    peer.write_all(b"x").unwrap();
+    let mut told = vec![false; 5000];
+    for _ in 0..5000 {
+        let done = next(&mut ring);
+        assert!(!std::mem::replace(&mut told[done.key as usize], true));
+    }
+    assert_eq!(ring.flight(), 0);
+}
+
+/// In flight at its end: what comes later must not be written to memory that was freed.
+#[test]
+fn a_ring_that_ends_has_nothing_in_flight() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut peer) = pair();
+    ring.receive(target(&ours), 1);
+    ring.poll(target(&ours), PollFlags::IN, true, What::Door, 2);
+    ring.submit().unwrap();
+    assert_eq!(ring.flight(), 2);
+    drop(ring);
+    peer.write_all(b"x").unwrap();
+    assert_eq!((&ours).read(&mut [0; 8]).unwrap(), 1, "nobody else has received it");
+}
+
+#[test]
+fn a_ring_that_another_thread_ends_keeps_its_memory() {
+    let (ours, mut peer) = pair();
+    let made = thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            let mut ring = ring()?;
+            ring.receive(target(&ours), 1);
+            ring.submit().unwrap();
+            Some(ring)
+        });
+        first.join().unwrap()
+    });
+    let Some(ring) = made else { return };
+    drop(ring);
+    peer.write_all(b"x").unwrap();
+}
+
+#[test]
+fn a_socket_is_given_away_with_what_was_received_and_what_was_not_sent() {
+    let waker = LaneWaker::with_eventfd().unwrap();
+    let Some(mut driver) = driver(&waker) else { return };
+    let (ours, mut peer) = strict_pair();
+    driver.add(FIRST, ours.into()).unwrap();
+    peer.write_all(b"unread").unwrap();
+    wait_for(&mut driver, &waker, |ready| ready.readable);
+    let block = vec![1; 64 << 10];
+    let mut sent = 0;
+    while let Write::Took(taken @ 1..) = driver.write(FIRST, &[IoSlice::new(&block)]) {
+        sent += taken;
+    }
+    assert!(matches!(driver.write(FIRST, &[IoSlice::new(b"unsent")]), Write::Took(6)));
+    let Taken { socket, unread, unsent } = driver.take(FIRST).unwrap();
+    assert_eq!((&unread[..], &unsent[..]), (&b"unread"[..], &b"unsent"[..]));
+    assert!(driver.links.is_empty() && driver.take(FIRST).is_none());
+    drop(socket);
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert_eq!(got.len(), sent);
+}
+
+#[test]
+fn what_does_not_fit_a_slot_does_not_overtake_it() {
+    let waker = LaneWaker::with_eventfd().unwrap();
+    let Some(mut driver) = driver(&waker) else { return };
+    let (ours, mut peer) = pair();
+    driver.add(FIRST, ours.into()).unwrap();
+    let pieces: Vec<Vec<u8>> = [1, PIECE, 1, PIECE + 1, 5, 9]
+        .iter()
+        .zip(1u8..)
+        .map(|(&size, fill)| vec![fill; size])
+        .collect();
+    for piece in &pieces {
+        let taken = driver.write(FIRST, &[IoSlice::new(piece)]);
+        assert!(matches!(taken, Write::Took(taken) if taken == piece.len()), "{taken:?}");
+    }
+    driver.shut(FIRST);
+    driver.wait(Rest::Now, &waker, &mut Vec::new());
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert!(got == pieces.concat());
+}
+
+/// A lane that has paused a connection does not read, but hears of a reset.
+#[test]
+fn a_reset_is_told_while_something_is_unread() {
+    let waker = LaneWaker::with_eventfd().unwrap();
+    let Some(mut driver) = driver(&waker) else { return };
+    let (ours, mut peer) = pair();
+    driver.add(FIRST, ours.into()).unwrap();
+    peer.write_all(b"unread").unwrap();
+    wait_for(&mut driver, &waker, |ready| ready.readable);
+    set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    wait_for(&mut driver, &waker, |ready| ready.broken);
+    assert_eq!(read_some(&mut driver), b"unread");
+    driver.close(FIRST);
+}
+
+#[test]
+fn what_came_before_a_reset_is_told_before_it() {
+    let waker = LaneWaker::with_eventfd().unwrap();
+    let Some(mut driver) = driver(&waker) else { return };
+    let (ours, mut peer) = pair();
+    driver.add(FIRST, ours.into()).unwrap();
+    // The receive is in flight from here on.
+    driver.wait(Rest::Now, &waker, &mut Vec::new());
+    peer.write_all(b"goodbye").unwrap();
+    set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    wait_for(&mut driver, &waker, |ready| ready.readable);
+    assert_eq!(read_some(&mut driver), b"goodbye");
+    let mut into = [0; 8];
+    loop {
+        match driver.read(FIRST, &mut into) {
+            Read::Blocked => driver.wait(Rest::Forever, &waker, &mut Vec::new()),
+            Read::Ended | Read::Failed(_) => break,
+            Read::Bytes(..) => panic!("nothing else was sent"),
+        }
+    }
+    driver.close(FIRST);
+    assert!(driver.links.is_empty());
+}
+
+/// The peer sees the end of a connection that was closed while all was asked of it.
+#[test]
+fn a_closed_connection_is_gone_at_once() {
+    let waker = LaneWaker::with_eventfd().unwrap();
+    let Some(mut driver) = driver(&waker) else { return };
+    let (ours, mut peer) = pair();
+    driver.add(FIRST, ours.into()).unwrap();
+    driver.wait(Rest::Now, &waker, &mut Vec::new());
+    let block = vec![1; 64 << 10];
+    while let Write::Took(1..) = driver.write(FIRST, &[IoSlice::new(&block)]) {}
+    driver.wait(Rest::Now, &waker, &mut Vec::new());
+    driver.close(FIRST);
+    assert!(driver.links.is_empty());
+    peer.read_to_end(&mut Vec::new()).unwrap();
+}
