@@ -60,5 +60,5 @@ pub use options::{
 };
 pub use start::StartError;
 pub use zzq_engine::{GroupStrategies, GroupStrategy};
-pub use zzq_lanes::{BindError, Bound, BusyPoll, Context, EndpointError};
+pub use zzq_lanes::{BindError, Bound, BusyPoll, Context, DriverKind, EndpointError};
 pub use zzq_types::{ProtocolVersion, QoS, ReasonCode};

@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use zzq_broker::{Broker, BrokerOptions, Context, Hooks};
+use zzq_broker::{Broker, BrokerOptions, Context, DriverKind, Hooks};
 
 use super::support::{Accepted, Client, Connect, Version};
 
@@ -23,6 +23,12 @@ pub(crate) struct Embedded {
     pub(crate) endpoint: String,
     _context: Context,
     _folder: Option<TempDir>,
+}
+
+/// `ZZQ_TEST_ARGS`, which processes get, may ask for another driver of the lanes.
+fn driver() -> DriverKind {
+    let arguments = std::env::var("ZZQ_TEST_ARGS").unwrap_or_default();
+    if arguments.contains("--io=uring") { DriverKind::Uring } else { DriverKind::Epoll }
 }
 
 impl Embedded {
@@ -39,7 +45,7 @@ impl Embedded {
     }
 
     pub(crate) fn with(options: BrokerOptions, hooks: Hooks, folder: Option<TempDir>) -> Self {
-        let context = Context::builder().lanes(2).build();
+        let context = Context::builder().lanes(2).driver(driver()).build();
         let broker = Broker::start_with_hooks(&context, options, hooks).expect("a broker");
         let bound = wait(broker.bind("tcp://127.0.0.1:0")).expect("a free port");
         let endpoint = bound.endpoint.to_string();

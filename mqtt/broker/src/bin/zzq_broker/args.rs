@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use zzq_broker::units::{parse_busy_poll, parse_duration, parse_retention, parse_size};
 use zzq_broker::{
-    BrokerOptions, BusyPoll, DeliverPolicy, DiskBackend, DiskLimits, EXIT_STATUS_HELP,
+    BrokerOptions, BusyPoll, DeliverPolicy, DiskBackend, DiskLimits, DriverKind, EXIT_STATUS_HELP,
     GroupStrategies, GroupStrategy, Limits, LogPolicy, Qos0Full, QueueFull as FullPolicy, Redirect,
     Retention,
 };
@@ -84,6 +84,10 @@ pub(crate) struct Args {
     /// IO threads [default: half the cores, at least one].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) lanes: Option<u16>,
+
+    /// How IO threads wait, receive and send.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Io::Epoll)]
+    pub(crate) io: Io,
 
     /// How long an IO thread looks for work before it sleeps: saves the wake-up, costs processor
     /// time. auto: 100us while waits are shorter than that, if lanes leave a core free [possible
@@ -358,6 +362,15 @@ pub(crate) enum Disk {
     Pwrite,
 }
 
+/// `--io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Io {
+    /// epoll, and a call for each read and write.
+    Epoll,
+    /// `io_uring`, if the system allows it (Linux 6.1 or newer), else epoll.
+    Uring,
+}
+
 /// `--qos0-full`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Full0 {
@@ -369,6 +382,14 @@ pub(crate) enum Full0 {
 }
 
 impl Args {
+    /// What lanes wait and send by.
+    pub(crate) fn driver(&self) -> DriverKind {
+        match self.io {
+            Io::Epoll => DriverKind::Epoll,
+            Io::Uring => DriverKind::Uring,
+        }
+    }
+
     /// The broker's options, or why they make no sense together.
     pub(crate) fn options(&self) -> Result<BrokerOptions, String> {
         let seconds = self.max_session_expiry.map_or(u64::from(u32::MAX), |span| span.as_secs());
@@ -497,6 +518,7 @@ mod tests {
     fn no_flags_mean_the_default_options() {
         assert_eq!(parse(&[]).options(), Ok(BrokerOptions::default()));
         assert_eq!(parse(&[]).bind, ["tcp://0.0.0.0:1883"]);
+        assert_eq!(parse(&[]).driver(), DriverKind::default());
     }
 
     #[test]
@@ -515,6 +537,7 @@ mod tests {
             "--snapshot-every=1GiB",
             "--retain-log=2GiB,7d",
             "--recovery-budget=500ms",
+            "--io=uring",
             "--max-packet-size=4KiB",
             "--max-session-expiry=1d",
             "--queue-full=drop-oldest",
@@ -531,6 +554,7 @@ mod tests {
         ]);
         let options = args.options().unwrap();
         assert_eq!(args.bind.len(), 2);
+        assert_eq!(args.driver(), DriverKind::Uring);
         assert_eq!(options.data_dir, Some(PathBuf::from("d")));
         assert_eq!(options.log, LogPolicy::Needed);
         assert_eq!(options.deliver, DeliverPolicy::Committed);

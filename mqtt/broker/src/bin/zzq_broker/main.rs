@@ -46,7 +46,7 @@ fn run(args: &Args) -> Ended {
     let hooks = users::hooks(args)?;
     start_logging(&args.log_level)?;
     files::raise_limit(args.max_connections.saturating_mul(args.bind.len()));
-    let mut builder = Context::builder().busy_poll(args.busy_poll);
+    let mut builder = Context::builder().busy_poll(args.busy_poll).driver(args.driver());
     if let Some(lanes) = args.lanes {
         builder = builder.lanes(usize::from(lanes));
     }
