@@ -74,9 +74,9 @@ pub trait Handler: Sized {
         None
     }
 
-    /// The output of this turn has been sent, as far as sockets took it: the place for work that
-    /// none of it waits for. Called after each [`turn_end`](Self::turn_end), and returns as that
-    /// does; the earlier of both counts.
+    /// The driver has taken the output of this turn, as far as sockets take it: the place for work
+    /// that none of it waits for. Called after each [`turn_end`](Self::turn_end), and returns as
+    /// that does; the earlier of both counts.
     fn sent(&mut self, _io: &mut LaneIo<'_, Self>) -> Option<Millis> {
         None
     }
