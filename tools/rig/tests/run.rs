@@ -5,10 +5,12 @@
 mod support;
 
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use support::{RIG, broker, rig, said};
 use tempfile::TempDir;
 
@@ -84,7 +86,10 @@ fn a_run_that_was_cut_off_is_held_to_its_accounts() {
         .arg("--broker")
         .arg(broker())
         .args(["--minutes=5", "--plain"])
+        // Where it has no chance to remove its own.
+        .env("TMPDIR", folder.path())
         .stderr(Stdio::null())
+        .process_group(0)
         .spawn()
         .unwrap();
     let accounts = directory.join("1/accounts");
@@ -95,7 +100,9 @@ fn a_run_that_was_cut_off_is_held_to_its_accounts() {
         assert!(Instant::now() < patience, "nothing is acknowledged");
         std::thread::sleep(Duration::from_millis(20));
     }
-    run.kill().unwrap();
+    // With all its processes: without namespaces a broker would outlive it. Only the first one is
+    // known to have ended then, the others are about to.
+    kill_process_group(Pid::from_child(&run), Signal::KILL).unwrap();
     run.wait().unwrap();
     let after = |expected: i32, word: &str| {
         let mut command = Command::new(RIG);

@@ -1,12 +1,15 @@
 //! The accounts in a file of their own: an entry counts when it is synced.
 //!
-//! Owns: that order. Does not know: what entries mean.
+//! Owns: that order, and that one process at a time writes the file. Does not know: what entries
+//! mean.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::{Accounts, Entry};
 
@@ -33,19 +36,31 @@ impl Book {
         let file = File::create_new(path).with_context(|| format!("making {}", path.display()))?;
         let directory = path.parent().context("a book lies in a directory")?;
         File::open(directory)?.sync_all()?;
-        Ok(Self { file: Some(file), ..Self::trial(accounts) })
+        ensure!(lock(&file)?, "{}: somebody else has it", path.display());
+        Ok(Self::in_file(file, accounts))
     }
 
     /// A book that was left in the middle. What was not written to its end counts for nothing, and
-    /// is cut off.
-    pub fn reopen(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-        let (accounts, whole) = sum(&bytes).with_context(|| path.display().to_string())?;
-        let mut file = File::options().write(true).open(path)?;
+    /// is cut off. `None`: somebody still writes it, and may say more than stands there.
+    pub fn reopen(path: &Path) -> Result<Option<Self>> {
+        let named = || path.display().to_string();
+        let mut file = File::options().read(true).write(true).open(path).with_context(named)?;
+        if !lock(&file).with_context(named)? {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).with_context(named)?;
+        let (accounts, whole) = sum(&bytes).with_context(named)?;
         file.set_len(whole)?;
         file.seek(SeekFrom::End(0))?;
         file.sync_all()?;
-        Ok(Self { file: Some(file), ..Self::trial(accounts) })
+        Ok(Some(Self::in_file(file, accounts)))
+    }
+
+    fn in_file(file: File, accounts: Accounts) -> Self {
+        let mut book = Self::trial(accounts);
+        book.file = Some(file);
+        book
     }
 
     /// A book in memory that goes on from these accounts.
@@ -98,6 +113,26 @@ impl Book {
     }
 }
 
+impl Drop for Book {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // What has just been forked has the file too, until it runs its program, and the
+            // kernel would keep the lock for it.
+            let _ = flock(file, FlockOperation::Unlock);
+        }
+    }
+}
+
+/// Takes the lock of whoever writes a book, unless somebody has it: it ends with the process,
+/// however that ends.
+fn lock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The sum of the entries, and how many bytes they take: up to the first one that is none, if no
 /// other comes behind it.
 fn sum(bytes: &[u8]) -> Result<(Accounts, u64)> {
@@ -130,17 +165,38 @@ mod tests {
         let path = directory.path().join("accounts");
         let acknowledged = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            let mut book = Book::reopen(&path).ok()?;
+            let mut book = Book::reopen(&path).ok()?.unwrap();
             book.enter(Entry::Acked { by: 0, seq: 9 });
             book.sync().unwrap();
             assert!(std::fs::read_to_string(&path).unwrap().ends_with("\nacked 0 9\n"));
-            assert_eq!(Book::reopen(&path).unwrap().accounts().acknowledged(), 2);
-            Some(book.accounts().acknowledged())
+            let acknowledged = book.accounts().acknowledged();
+            drop(book);
+            let again = Book::reopen(&path).unwrap().unwrap();
+            assert_eq!(again.accounts().acknowledged(), acknowledged);
+            Some(acknowledged)
         };
         assert_eq!(acknowledged("acked 0 1\n"), Some(2));
         assert_eq!(acknowledged("acked 0 1\nacked 0 2"), Some(2));
         assert_eq!(acknowledged("acked 0 1\n\0\0\0\n\0\n"), Some(2));
         assert_eq!(acknowledged("acked 0 1\nnonsense\nacked 0 2\n"), None);
+    }
+
+    /// A run whose first process is killed goes on for a moment. Its messages reached the broker,
+    /// but not the accounts that had been read, and were then held against the broker.
+    #[test]
+    fn a_book_that_somebody_writes_is_not_opened_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("accounts");
+        let mut book = Book::create(&path).unwrap();
+        book.enter(Entry::Sent { by: 0, seq: 1, id: 1 });
+        book.sync().unwrap();
+        assert!(Book::reopen(&path).unwrap().is_none(), "it goes on");
+        book.enter(Entry::Sent { by: 0, seq: 2, id: 2 });
+        book.sync().unwrap();
+        drop(book);
+        let again = Book::reopen(&path).unwrap().unwrap();
+        assert_eq!(again.accounts().publisher(0).sent(), 2);
+        assert!(Book::reopen(&path).unwrap().is_none(), "so does who has opened it again");
     }
 
     #[test]
