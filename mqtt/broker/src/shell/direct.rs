@@ -216,7 +216,7 @@ impl Directs {
 
     /// Frees memory that a while without use shows to be needless.
     pub(super) fn give_back(&mut self, now: Millis) {
-        if self.kept.is_empty() || self.due.is_some_and(|due| now < due) {
+        if self.due.is_some_and(|due| now < due) {
             return;
         }
         if self.due.is_some() {
@@ -371,6 +371,20 @@ mod tests {
         }
         assert_eq!(pass(&mut directs), (2, true), "so many were used");
         assert_eq!(pass(&mut directs), (0, false));
+    }
+
+    /// A lane whose next turn is due since long never rests.
+    #[test]
+    fn a_time_that_has_come_is_not_due_for_ever() {
+        let (mut directs, now) = (directs(), Millis(5));
+        drop(make(&mut directs, b"x"));
+        directs.give_back(now);
+        assert_eq!(directs.next(), Some(now + KEPT_FOR));
+        // What was kept is used for a long one, which is not kept.
+        drop(make(&mut directs, &[0; LENGTH_MOST]));
+        assert!(directs.kept.is_empty());
+        directs.give_back(now + KEPT_FOR);
+        assert_eq!(directs.next(), None);
     }
 
     /// What is kept to be used again says nothing of that: long ones are not kept, and one lane
