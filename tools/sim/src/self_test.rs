@@ -81,11 +81,11 @@ pub const BUGS: &[Bug] = bugs! {
     "apply-twice" breaks "exactly_once": engine ApplyTwice, 4;
     "identifier-reused" breaks "protocol": engine IdentifierReused, 77;
     "history-ends-early" breaks "past": engine HistoryEndsEarly, 191;
-    "offset-before-commit" breaks "past": broker OffsetBeforeCommit, 4;
+    "offset-before-commit" breaks "past": broker OffsetBeforeCommit, 168;
     "drops-uncounted" breaks "limits": broker DropsUncounted, 84;
     "trimmed-before-mark" breaks "healed": broker TrimmedBeforeMark, 1;
     "retained-before-fence" breaks "retained": broker RetainedBeforeFence, 109;
-    "full-for-good" breaks "space": broker FullForGood, 25;
+    "full-for-good" breaks "space": broker FullForGood, 22;
     "cut-in-place" breaks "presence": wal NotInPlace, 56;
 };
 
