@@ -4,6 +4,9 @@
 //!
 //! Looked at is who has no other subscription, where nothing of the log is let go.
 //! Allowed: what may have expired, or was dropped by policy; at QoS 0 anything, which is not kept.
+//! One at QoS 2 that has expired is passed over, and those behind it are sent; if the broker dies
+//! before that is in the log, nothing tells whether it was sent, and it comes behind them
+//! (MQTT5-4.3.3-7).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,12 +86,14 @@ fn check_order(ledger: &Ledger<'_>, session: &SessionFacts, broken: &mut Vec<Bro
     }
     let mut seen = BTreeSet::new();
     let mut last = 0;
-    for (_, _, received) in &session.received {
+    for (at, _, received) in &session.received {
         let (Some(id), Some(offset)) = (received.message, received.offset) else { continue };
         if received.qos == QoS::AtMostOnce || !seen.insert(offset) {
             continue;
         }
-        if offset < last {
+        let may_have_been_sent = received.dup && received.qos == QoS::ExactlyOnce;
+        let was_passed_over = may_have_been_sent && ledger.may_have_expired(id, ledger.ms(*at));
+        if offset < last && !was_passed_over {
             let name = ledger.name(session.client);
             let what = format!("{name} got {id:?} at offset {offset} behind offset {last}");
             let about = [Subject::Message(id), Subject::Client(session.client)];
@@ -106,9 +111,9 @@ fn is_history(ledger: &Ledger<'_>, id: MessageId) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use zzq_types::QoS::AtLeastOnce;
+    use zzq_types::QoS::{AtLeastOnce, ExactlyOnce};
 
-    use crate::history::{Event, Received};
+    use crate::history::{Event, Message, Received};
     use crate::ledger::script::{Script, breaks};
 
     #[test]
@@ -131,6 +136,32 @@ mod tests {
             assert_eq!(breaks(&script) == ["past"], is_broken, "{offsets:?} {lacks}");
         }
     }
+
+    #[test]
+    fn one_that_was_passed_over_comes_behind_others_if_nothing_tells_of_it() {
+        for (wait_ms, dup, qos, is_broken) in [
+            (20_000, true, ExactlyOnce, false),
+            (1000, true, ExactlyOnce, true),
+            (20_000, false, ExactlyOnce, true),
+            (20_000, true, AtLeastOnce, true),
+        ] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            let expires = Script::message(writer, "a/1", ExactlyOnce);
+            let expires = script.send(Message { expiry_s: Some(5), ..expires });
+            let stays = script.publish(writer, "a/1", AtLeastOnce);
+            script.subscribe(reader, "$replay/all/#", ExactlyOnce);
+            script.pass(wait_ms);
+            let received = script.received(stays, AtLeastOnce);
+            script.take(reader, Received { offset: Some(2), ..received });
+            script.crash();
+            script.reconnect(reader);
+            let received = script.received(expires, qos);
+            script.take(reader, Received { offset: Some(1), dup, ..received });
+            assert_eq!(breaks(&script).contains(&"past"), is_broken, "{wait_ms} {dup} {qos:?}");
+        }
+    }
+
     #[test]
     fn an_offset_that_was_shown_and_is_not_there_at_the_end() {
         for (at, is_broken) in [(7, false), (9, true)] {
