@@ -248,6 +248,16 @@ impl History {
         self.entries.last().is_some_and(|last| last.event == Event::Endless)
     }
 
+    /// Whether something has come since then that comes once, and of which no answer tells.
+    pub fn has_come_for_good(&self, since: usize) -> bool {
+        self.entries[since..].iter().any(|entry| {
+            let Event::Received { received, .. } = &entry.event else { return false };
+            let message = received.message.and_then(|id| self.message(id));
+            received.qos == QoS::AtMostOnce
+                && message.is_some_and(|message| message.qos == QoS::ExactlyOnce)
+        })
+    }
+
     /// Whether the broker may lose what it has acknowledged, because a queue is full.
     pub fn drops(&self) -> bool {
         matches!(self.queue_full, QueueFull::DropOldest | QueueFull::DropNewest)

@@ -103,6 +103,8 @@ pub struct ClientPlan {
     pub reads_history: bool,
     /// All it does is to subscribe to topics while others begin to publish there.
     pub joins: bool,
+    /// What it subscribes to it takes at QoS 0.
+    pub listens: bool,
     /// It publishes where others are joining.
     pub welcomes: bool,
     /// Now and then it publishes nothing for a while.
@@ -180,6 +182,10 @@ impl Plan {
             // All of it: what images let go would excuse what is missing.
             options.retain_log = Retention { bytes: Some(u64::MAX), age: None };
             clients.push(ClientPlan::of_reader(&mut history));
+            // The step from the past to what is published now is made once each time.
+            for _ in 0..history.below(3) {
+                clients.push(ClientPlan::of_eager_reader());
+            }
             let pauses = history.once_in(2);
             for client in &mut clients {
                 // History ends for who reads it where nothing comes behind it.
@@ -222,7 +228,7 @@ impl Plan {
         if in_memory {
             plan.faults = plan.faults.without_a_disk();
         } else if Chance::new(seed, "ahead").once_in(4) {
-            plan.run_ahead();
+            plan.run_ahead(seed);
         }
         plan.draw_joining(seed);
         plan
@@ -262,13 +268,15 @@ impl Plan {
 
     /// What comes before it is durable is not answered at once, and then the power goes: what a
     /// crash takes has been seen.
-    fn run_ahead(&mut self) {
+    fn run_ahead(&mut self, seed: u64) {
         self.options.deliver = DeliverPolicy::Early;
         self.write_ms = 200;
         self.faults.behind_delivery = 8;
         for client in &mut self.clients {
             client.late_answer = 2;
         }
+        // What it has at QoS 0 it need not answer, and must not get again.
+        self.clients.push(ClientPlan::of_listener(&mut Chance::new(seed, "listener")));
     }
 
     /// Whether nothing of the log is let go.
@@ -435,6 +443,7 @@ impl ClientPlan {
         late_answer: 0,
         reads_history: false,
         joins: false,
+        listens: false,
         welcomes: false,
         pauses: false,
         refuses: 0,
@@ -484,6 +493,28 @@ impl ClientPlan {
             pause_ms: *chance.pick(&[5, 40, 200]),
             late_answer: *chance.pick(&[0, 3, 10]),
             reads_history: true,
+            ..Self::PLAIN
+        }
+    }
+
+    /// One that is soon where nothing is left of the past, and begins again.
+    const fn of_eager_reader() -> Self {
+        Self {
+            window: 1000,
+            weights: [0, 2, 1, 0, 0, 0, 60, 0, 0],
+            pause_ms: 40,
+            reads_history: true,
+            ..Self::PLAIN
+        }
+    }
+
+    /// One that takes all at QoS 0.
+    fn of_listener(chance: &mut Chance) -> Self {
+        Self {
+            version: *chance.pick(&[V311, V5]),
+            weights: [0, 1, 0, 0, 0, 0, 20, 0, 0],
+            pause_ms: 40,
+            listens: true,
             ..Self::PLAIN
         }
     }

@@ -366,6 +366,7 @@ impl World {
     fn deliver(&mut self, conn: Conn, toward: Toward) {
         let arrival = self.network.deliver(conn, toward);
         let (Some(arrival), Some(&at)) = (arrival, self.conns.get(&conn)) else { return };
+        let before = self.history.entries.len();
         let (client, desk) = self.client(at);
         match arrival {
             Arrival::Bytes(bytes, written_ms, stalled) => {
@@ -373,7 +374,7 @@ impl World {
                     desk.coverage.hit("net stalled receiver");
                 }
                 client.arrive(&mut { desk }, &bytes, written_ms, stalled);
-                self.strike_ahead(at);
+                self.strike_ahead(at, before);
             }
             Arrival::End(how) => {
                 client.ended(&mut { desk }, how);

@@ -453,7 +453,8 @@ impl Client {
             if shared {
                 desk.coverage.hit("op subscribe shared");
             }
-            let mut options = SubscribeOptions::with_qos(self.draw_qos());
+            let qos = if self.plan.listens { QoS::AtMostOnce } else { self.draw_qos() };
+            let mut options = SubscribeOptions::with_qos(qos);
             if v5 {
                 options.no_local = !shared && self.chance.once_in(6);
                 options.retain_as_published = self.chance.once_in(4);

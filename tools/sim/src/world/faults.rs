@@ -89,14 +89,19 @@ impl World {
     }
 
     /// The power goes when somebody holds a message that the disk may not have, and has not
-    /// answered it.
-    pub(super) fn strike_ahead(&mut self, at: usize) {
-        let is_ahead = self.node.device.in_flight() > 0 && self.clients[at].owes_an_answer();
+    /// answered it; or need not, for it has come at QoS 0. What has come is noted from `since` on.
+    pub(super) fn strike_ahead(&mut self, at: usize, since: usize) {
+        let for_good = self.history.has_come_for_good(since);
+        let holds = for_good || self.clients[at].owes_an_answer();
+        let is_ahead = self.node.device.in_flight() > 0 && holds;
+        // What was published at QoS 2 is rarely taken at QoS 0.
+        let once_in = if for_good { 2 } else { self.faults.behind_delivery };
         if is_ahead
             && !self.calm
+            && self.faults.behind_delivery > 0
             && self.dies_in.is_none()
             && self.node.broker.is_some()
-            && self.ahead.once_in(self.faults.behind_delivery)
+            && self.ahead.once_in(once_in)
         {
             self.coverage.hit("crash behind a delivery");
             self.dies_in = Some((self.ahead.below(3), Death::PowerCut));
