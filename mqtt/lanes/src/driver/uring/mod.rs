@@ -1,5 +1,5 @@
-//! Sockets under `io_uring`: what a turn sends goes to the kernel in one call, which is also the
-//! one that waits; what arrives is received by then.
+//! Sockets under `io_uring`: what a turn sends goes to the kernel in one call, and the next one
+//! waits; what arrives is received by then.
 //!
 //! The lane sees what it sees under epoll: readiness, one read, one write. Behind that:
 //!
@@ -250,7 +250,17 @@ impl UringDriver {
         self.sleep(timeout);
     }
 
+    /// Sends complete while they are handed over. What a socket has not taken asks for room, and
+    /// may be what the lane waits for: so they are looked at before anybody sleeps.
     fn sleep(&mut self, timeout: Option<Duration>) {
+        while self.ring.has_sends() {
+            let submitted = self.ring.submit();
+            assert!(submitted.is_ok(), "io_uring_enter: {submitted:?}");
+            self.sort();
+        }
+        if !self.events.is_empty() {
+            return;
+        }
         let waited = self.ring.wait(timeout);
         assert!(waited.is_ok(), "io_uring_enter: {waited:?}");
         self.sort();
@@ -271,9 +281,10 @@ impl UringDriver {
     }
 
     fn signalled(&mut self, done: &Completion) {
-        if done.result.is_err() {
+        if done.result == Err(Errno::CANCELED) {
             return;
         }
+        // What could not be asked for is looked at as well.
         self.events.push(match done.key {
             WAKER => Event::Signalled,
             watch => Event::Watched(WatchId(watch)),
@@ -286,7 +297,7 @@ impl UringDriver {
     fn knocked(&mut self, done: &Completion) {
         let place = done.key as usize;
         self.doors.note_ready(place);
-        if done.is_last && done.result.is_ok() {
+        if done.is_last && done.result != Err(Errno::CANCELED) {
             self.ask_door(place);
         }
     }
@@ -362,7 +373,12 @@ impl UringDriver {
         let key = done.key as usize;
         let link = &mut self.links[key];
         link.answered(done.what);
-        let Ok(bits) = done.result else { return };
+        let bits = match done.result {
+            Ok(bits) => bits,
+            Err(Errno::CANCELED) => return,
+            // What could not be asked for is tried.
+            Err(_) => 0,
+        };
         let flags = PollFlags::from_bits_retain(u16::try_from(bits).unwrap_or(0));
         let hangup = flags.intersects(PollFlags::RDHUP | PollFlags::HUP);
         if done.what == What::Readable {

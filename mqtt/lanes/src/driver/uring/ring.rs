@@ -29,7 +29,7 @@ use rustix::{event::PollFlags, io::Errno};
 /// Bytes of a slot to send from, and of a buffer to receive into.
 pub(super) const PIECE: usize = PIECE_LEN as usize;
 const PIECE_LEN: u32 = 2048;
-/// Slots; a submission of so many sends goes before the turn's end.
+/// Slots. While none is free connections are written as under epoll.
 const SLOTS: u16 = 256;
 /// Buffers. While all hold what nobody has read, connections are read as under epoll.
 const BUFFERS: u16 = 256;
@@ -308,11 +308,19 @@ impl Ring {
         self.enter(0, None)
     }
 
-    /// The same, and waits until something has come besides what completes at once, for so long;
-    /// `None`: for ever.
+    /// The same, and waits until something has come, for so long; `None`: for ever.
+    ///
+    /// # Panics
+    /// Sends are in line. What of them was not taken asks for more, so it is looked at first.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         assert!(self.arrived.is_empty(), "it would sleep over what has come");
-        self.enter(1 + self.instant, timeout)
+        assert!(!self.has_sends(), "it would sleep over what was not sent");
+        self.enter(1, timeout)
+    }
+
+    /// Whether sends are in line.
+    pub(super) fn has_sends(&self) -> bool {
+        self.instant > 0
     }
 
     /// Whether a call would hand something over or bring something.
