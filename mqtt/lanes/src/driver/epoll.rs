@@ -15,10 +15,13 @@ use rustix::{
         epoll::{self, CreateFlags, EventData, EventFlags},
     },
     io::{Errno, read, retry_on_intr},
-    net::{SendAncillaryBuffer, SendFlags, Shutdown, send, sendmsg, shutdown},
+    net::{Shutdown, shutdown},
 };
 
-use super::{BusyPoll, Driver, Event, Read, Ready, Rest, Taken, Write, doors::Doors, spin::Spin};
+use super::{
+    BusyPoll, Driver, Event, Read, Ready, Rest, Taken, Write, doors::Doors, socket, spin,
+    spin::Spin,
+};
 use crate::{
     id::{ConnId, ListenerId, WatchId},
     listener::Listener,
@@ -107,17 +110,7 @@ impl EpollDriver {
         since: Instant,
         events: &mut Vec<Event<OwnedFd>>,
     ) -> bool {
-        let budget = self.spin.budget();
-        if budget.is_zero() {
-            return false;
-        }
-        while since.elapsed() < budget {
-            if self.poll_now(events) || waker.is_notified() {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        false
+        spin::look(self.spin.budget(), since, || self.poll_now(events) || waker.is_notified())
     }
 
     fn block(
@@ -209,16 +202,7 @@ impl Driver for EpollDriver {
     }
 
     fn write(&mut self, conn: ConnId, pieces: &[IoSlice<'_>]) -> Write {
-        let Some(socket) = self.socket(conn) else { return Write::Took(0) };
-        let result = retry_on_intr(|| match pieces {
-            [piece] => send(socket, piece, SendFlags::NOSIGNAL),
-            _ => sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL),
-        });
-        match result {
-            Ok(count) => Write::Took(count),
-            Err(Errno::AGAIN) => Write::Took(0),
-            Err(error) => Write::Failed(error.kind()),
-        }
+        self.socket(conn).map_or(Write::Took(0), |socket| socket::write(socket, pieces))
     }
 
     fn shut(&mut self, conn: ConnId) {

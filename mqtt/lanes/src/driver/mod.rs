@@ -6,6 +6,7 @@ mod chosen;
 mod doors;
 pub mod epoll;
 pub mod mem;
+mod socket;
 mod spin;
 pub mod uring;
 

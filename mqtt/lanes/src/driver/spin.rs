@@ -1,6 +1,6 @@
 //! Whether to look again for a while before blocking. A blocking wait costs a wake-up on the way
 //! out; looking costs a core.
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Waits shorter than this make looking worth while. A peer that must be woken up first, which
 /// takes 20 to 40 us in a virtual machine, and then handles a window of a hundred packets answers
@@ -58,6 +58,20 @@ impl Spin {
     pub(super) fn waited(&mut self, time: Duration) {
         self.short_waits = if time < SHORT { self.short_waits.saturating_add(1) } else { 0 };
     }
+}
+
+/// Looks again and again until the budget is spent, or something is found: then it says true.
+pub(super) fn look(budget: Duration, since: Instant, mut finds: impl FnMut() -> bool) -> bool {
+    if budget.is_zero() {
+        return false;
+    }
+    while since.elapsed() < budget {
+        if finds() {
+            return true;
+        }
+        std::hint::spin_loop();
+    }
+    false
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use std::{
 use rustix::{
     event::PollFlags,
     io::{Errno, read, retry_on_intr},
-    net::{SendAncillaryBuffer, SendFlags, Shutdown, send, sendmsg, shutdown},
+    net::{Shutdown, shutdown},
 };
 use slab::Slab;
 
@@ -40,7 +40,10 @@ use self::{
     link::{Input, Link, Output},
     ring::{Completion, PIECE, Ring, Target, What},
 };
-use super::{BusyPoll, Driver, Event, Read, Ready, Rest, Taken, Write, doors::Doors, spin::Spin};
+use super::{
+    BusyPoll, Driver, Event, Read, Ready, Rest, Taken, Write, doors::Doors, socket, spin,
+    spin::Spin,
+};
 use crate::{
     id::{ConnId, ListenerId, WatchId},
     listener::Listener,
@@ -228,17 +231,7 @@ impl UringDriver {
 
     /// Looks for events again and again while that is thought to pay. True: there is something.
     fn look(&mut self, waker: &LaneWaker, since: Instant) -> bool {
-        let budget = self.spin.budget();
-        if budget.is_zero() {
-            return false;
-        }
-        while since.elapsed() < budget {
-            if self.step() || waker.is_notified() {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        false
+        spin::look(self.spin.budget(), since, || self.step() || waker.is_notified())
     }
 
     fn block(&mut self, rest: Rest, waker: &LaneWaker, now: Millis) {
@@ -452,21 +445,12 @@ impl UringDriver {
 
     fn write_apart(&mut self, key: usize, pieces: &[IoSlice<'_>], length: usize) -> Write {
         let link = &mut self.links[key];
-        let socket = &link.socket;
-        let result = retry_on_intr(|| match pieces {
-            [piece] => send(socket, piece, SendFlags::NOSIGNAL),
-            _ => sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL),
-        });
-        let taken = match result {
-            Ok(taken) => taken,
-            Err(Errno::AGAIN) => 0,
-            Err(error) => return Write::Failed(error.kind()),
-        };
-        if taken < length {
+        let wrote = socket::write(link.socket.as_fd(), pieces);
+        if matches!(wrote, Write::Took(taken) if taken < length) {
             link.is_awaited = true;
             self.await_room(key_of(key));
         }
-        Write::Took(taken)
+        wrote
     }
 
     /// Copies what fits a slot. False: it does not, or none is free.
