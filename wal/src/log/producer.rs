@@ -299,7 +299,7 @@ impl<D: Disk> Producer<D> {
         }
     }
 
-    /// Bytes that are staged and not handed over.
+    /// Bytes in the chunk that is being filled; those before it are handed over, or wait for that.
     pub fn staged_bytes(&self) -> usize {
         self.current.bytes.len()
     }

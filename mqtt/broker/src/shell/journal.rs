@@ -157,7 +157,7 @@ impl<D: Disk> Journal<D> {
         }
     }
 
-    /// Bytes of what this lane has staged in this turn.
+    /// Bytes in the chunk that this lane fills: all of a turn that has staged little.
     pub(super) fn staged(&self) -> usize {
         self.log.as_ref().map_or(0, |seat| seat.producer.staged_bytes())
     }
