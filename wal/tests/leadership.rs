@@ -88,7 +88,7 @@ fn a_sealed_group_is_shown_and_is_written_by_the_next_who_leads() {
         disk.hold();
         for _ in 0..3 {
             stage(&mut one, b"x").unwrap();
-            one.seal(1000);
+            assert!(one.seal(1000));
         }
         assert_eq!(log.appended(), Lsn::new(2), "two groups are under way at most");
         assert_eq!(tail.next_group().unwrap().first_lsn(), Lsn::new(1));
@@ -104,6 +104,34 @@ fn a_sealed_group_is_shown_and_is_written_by_the_next_who_leads() {
         assert_eq!(log.durable(), Lsn::new(2));
         assert_eq!(log.appended(), Lsn::new(3), "what found no room follows");
     }
+}
+
+/// Then the write costs the lane nothing, and it has no reason to put it off.
+#[test]
+fn nobody_seals_where_another_leads() {
+    let disk = interrupted();
+    let (log, _, _) = open(disk.clone(), small(1)).unwrap();
+    let (mut one, _) = producer(&log);
+    let mut steps = log.drive_by_steps().unwrap();
+    stage(&mut one, b"x").unwrap();
+    assert!(!one.seal(1000));
+    assert_eq!(log.appended(), Lsn::ZERO);
+    one.drive(1000);
+    steps.step(1000);
+    assert_eq!(log.appended(), Lsn::new(1));
+    drop(steps);
+    stage(&mut one, b"y").unwrap();
+    assert!(one.seal(1000), "the seat is free again");
+    one.drive(1000);
+    let (mut two, _) = producer(&log);
+    let (answer, answered) = std::sync::mpsc::channel();
+    *disk.hooks.hook.lock().unwrap() = Some(Box::new(move || {
+        stage(&mut two, b"z").unwrap();
+        answer.send((two.seal(1000), two)).unwrap();
+    }));
+    one.reap(1000);
+    let (led, _two) = answered.recv().unwrap();
+    assert!(!led, "a lane leads");
 }
 
 #[test]

@@ -235,12 +235,15 @@ impl<D: Disk> Producer<D> {
     /// free, and the tail shows it, but nothing is written. So a lane can send what this delivers
     /// before it spends time on the write. The lane still calls `drive` in the same turn; if
     /// another lane leads before that, it writes this, too.
-    pub fn seal(&mut self, now_ms: u64) {
+    ///
+    /// False: somebody else leads, a lane or the log's thread, so the write would cost this lane
+    /// nothing. There is nothing to be gained by putting `drive` off.
+    pub fn seal(&mut self, now_ms: u64) -> bool {
         if self.is_ended() {
-            return;
+            return false;
         }
         self.flush(now_ms);
-        self.log.lead(self.leader(Patience::None), now_ms, Pack::Seal);
+        self.log.lead(self.leader(Patience::None), now_ms, Pack::Seal).led
     }
 
     /// [`drive`](Self::drive) for who comes again soon in any case: what is due may be left for
@@ -302,6 +305,13 @@ impl<D: Disk> Producer<D> {
     /// Bytes in the chunk that is being filled; those before it are handed over, or wait for that.
     pub fn staged_bytes(&self) -> usize {
         self.current.bytes.len()
+    }
+
+    /// Bytes of records that have no place yet: in the chunk that is being filled, and handed over.
+    pub fn unplaced_bytes(&self) -> usize {
+        let backlog: usize = self.backlog.iter().map(|chunk| chunk.bytes.len()).sum();
+        let staged = self.mine.staged_bytes.load(Ordering::Acquire);
+        self.current.bytes.len() + backlog + staged
     }
 
     /// Says to all who lead where its owner is.
@@ -414,6 +424,24 @@ mod tests {
     struct Nobody;
     impl Wake for Nobody {
         fn wake(&self) {}
+    }
+
+    #[test]
+    fn what_has_no_place_is_counted_in_all_chunks() {
+        let options = Options::new(counted());
+        let chunk = options.chunk_size;
+        let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
+        let mut lane = log.producer(Arc::new(Nobody), None).unwrap();
+        let how = Staging { kind: 1, waits: true, ..Staging::default() };
+        let (body, mut bytes) = ([7; 10_000], 0);
+        for _ in 0..3 * chunk / body.len() {
+            lane.stage(&how, |out| out.extend_from_slice(&body)).unwrap();
+            bytes += HEADER_LEN + body.len();
+            assert_eq!(lane.unplaced_bytes(), bytes);
+        }
+        assert!(lane.staged_bytes() < bytes, "there are chunks before the one that is filled");
+        lane.drive(0);
+        assert_eq!(lane.unplaced_bytes(), 0);
     }
 
     /// However slow the disk: what waits for it is the client's to keep.

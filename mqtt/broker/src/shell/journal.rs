@@ -150,16 +150,14 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Gives what was handed over its place, if the lead is free: the tail shows it, and the next
-    /// [`Journal::drive`] submits it.
-    pub(super) fn seal(&mut self, now_ms: u64) {
-        if let Some(seat) = &mut self.log {
-            seat.producer.seal(now_ms);
-        }
+    /// [`Journal::drive`] submits it. False: somebody else leads, and `drive` costs nothing.
+    pub(super) fn seal(&mut self, now_ms: u64) -> bool {
+        self.log.as_mut().is_some_and(|seat| seat.producer.seal(now_ms))
     }
 
-    /// Bytes in the chunk that this lane fills: all of a turn that has staged little.
-    pub(super) fn staged(&self) -> usize {
-        self.log.as_ref().map_or(0, |seat| seat.producer.staged_bytes())
+    /// Bytes of records of this lane that have no place yet.
+    pub(super) fn unplaced_bytes(&self) -> usize {
+        self.log.as_ref().map_or(0, |seat| seat.producer.unplaced_bytes())
     }
 
     /// Submits what was handed over, if the lead is free; returns when to call again.

@@ -39,7 +39,7 @@ impl<D: Disk> Shell<D> {
     /// [`sent`](zzq_lanes::Handler::sent).
     pub(super) fn turn_the_log(&mut self, io: &mut Io<'_, D>) -> Turned {
         let orphaned = self.orphaned.len();
-        let is_little = self.journal.is_log() && self.journal.staged() <= SEALED_MOST;
+        let is_little = self.journal.is_log() && self.journal.unplaced_bytes() <= SEALED_MOST;
         let seals = is_little && self.log_turn.wrote_to_few;
         let mut again = self.submit(seals);
         while self.follow(io) {
@@ -53,8 +53,8 @@ impl<D: Disk> Shell<D> {
             again = self.submit(seals);
         }
         self.log_turn.wrote_to_few = io.writers() <= FEW;
-        self.log_turn.sealed = seals && self.log_turn.wrote_to_few;
-        if seals && !self.log_turn.sealed {
+        if self.log_turn.sealed && !self.log_turn.wrote_to_few {
+            self.log_turn.sealed = false;
             again = self.drive_at_last(io);
         }
         if self.orphaned.len() > orphaned {
@@ -73,11 +73,12 @@ impl<D: Disk> Shell<D> {
         if self.log_turn.sealed { Turned::Sealed } else { Turned::Driven { again } }
     }
 
-    /// Gives what was handed over its place, and has it written unless that is put off; returns
-    /// when the log wants to be driven again, in log time.
-    fn submit(&mut self, is_put_off: bool) -> Option<u64> {
-        if is_put_off {
-            self.journal.seal(self.now_ms);
+    /// Gives what was handed over its place, and has it written: at once, unless that may be put
+    /// off and it is this lane that would spend its time on it. Returns when the log wants to be
+    /// driven again, in log time.
+    fn submit(&mut self, may_put_off: bool) -> Option<u64> {
+        self.log_turn.sealed = may_put_off && self.journal.seal(self.now_ms);
+        if self.log_turn.sealed {
             return None;
         }
         self.journal.drive(self.now_ms)
