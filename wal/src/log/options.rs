@@ -85,7 +85,7 @@ impl Options {
         Self {
             identity: Identity::default(),
             term: 0,
-            segment_size: 64 * MIB,
+            segment_size: 128 * MIB,
             group_size: 1024 * 1024,
             chunk_size: 64 * 1024,
             part_size: PART_MAX,
