@@ -90,6 +90,25 @@ fn a_reset_and_an_end_are_told_apart() {
     assert_eq!(server.hear(), Told::Closed(CloseReason::Ended));
 }
 
+/// Nothing is read of it and nothing is owed to it: no other call would tell.
+#[test]
+fn a_reset_of_a_paused_connection_is_noticed_behind_its_end_too() {
+    let server = server(1, true, BindOptions::default());
+    for ends in [false, true] {
+        let mut client = server.connect();
+        client.write_all(b"P").unwrap();
+        server.hear_of(&Told::Paused);
+        if ends {
+            client.shutdown(Shutdown::Write).unwrap();
+            // The lane has had a turn behind it.
+            assert_echo(&mut server.connect(), b"served");
+        }
+        set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+        drop(client);
+        server.hear_of(&Told::Closed(CloseReason::Failed(ErrorKind::ConnectionReset)));
+    }
+}
+
 #[test]
 fn connections_move_between_lanes_with_what_they_sent_ahead() {
     let server = server(2, true, BindOptions::default());

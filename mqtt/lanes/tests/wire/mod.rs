@@ -80,6 +80,11 @@ impl Handler for Wire {
             io.move_to(LaneIndex(1 - io.lane().0), conn, ());
             return 1;
         }
+        if self.commands && input.first() == Some(&b'P') {
+            io.pause(conn);
+            self.say(Told::Paused);
+            return 1;
+        }
         if self.commands && input.first() == Some(&b'C') {
             self.owed = 0..20_000;
             self.send_owed(io);

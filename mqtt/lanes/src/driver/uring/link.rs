@@ -27,6 +27,8 @@ pub(super) struct Link {
     pub(super) is_broken: bool,
     /// The lane hears of that behind the receive in flight, which may have brought something.
     pub(super) is_break_due: bool,
+    /// It is closed or given away: what is under way is ended.
+    pub(super) is_leaving: bool,
     /// It is among those that are looked at before the next wait.
     pub(super) is_listed: bool,
     asked: u8,
@@ -68,6 +70,7 @@ impl Link {
             is_shut: false,
             is_broken: false,
             is_break_due: false,
+            is_leaving: false,
             is_listed: false,
             asked: 0,
         }

@@ -184,9 +184,11 @@ impl UringDriver {
                 link.ask(What::Receive);
                 self.ring.receive(link.target(), key);
             }
+            // Told again and again, for the peer's end is told by it as well, and a reset may
+            // follow.
             _ => {
                 if link.ask(What::Broken) {
-                    self.ring.poll(link.target(), PollFlags::empty(), false, What::Broken, key);
+                    self.ring.poll(link.target(), PollFlags::empty(), true, What::Broken, key);
                 }
             }
         }
@@ -274,9 +276,6 @@ impl UringDriver {
     }
 
     fn signalled(&mut self, done: &Completion) {
-        if done.result == Err(Errno::CANCELED) {
-            return;
-        }
         // What could not be asked for is looked at as well.
         self.events.push(match done.key {
             WAKER => Event::Signalled,
@@ -315,7 +314,11 @@ impl UringDriver {
                     Err(Errno::NOBUFS | Errno::NOMEM | Errno::INTR | Errno::AGAIN) => {
                         Input::Perhaps
                     }
-                    Err(error) => Input::Failed(error),
+                    Err(error) => {
+                        // A paused lane would not read it, and the socket has told it by this.
+                        link.is_break_due |= !std::mem::replace(&mut link.is_broken, true);
+                        Input::Failed(error)
+                    }
                 }
             }
         };
@@ -365,11 +368,13 @@ impl UringDriver {
     fn polled(&mut self, done: &Completion) {
         let key = done.key as usize;
         let link = &mut self.links[key];
-        link.answered(done.what);
+        if done.is_last {
+            link.answered(done.what);
+        }
         let bits = match done.result {
             Ok(bits) => bits,
-            Err(Errno::CANCELED) => return,
-            // What could not be asked for is tried.
+            Err(_) if link.is_leaving => return,
+            // What could not be asked for, or is asked no more, is tried.
             Err(_) => 0,
         };
         let flags = PollFlags::from_bits_retain(u16::try_from(bits).unwrap_or(0));
@@ -381,9 +386,14 @@ impl UringDriver {
             self.list(key);
         } else if done.what == What::Writable {
             self.has_room(key);
-        } else if hangup && !link.is_reading() {
-            let ready = Ready { readable: true, hangup, ..Ready::default() };
-            self.events.push(Event::Ready { conn: link.conn, ready });
+        } else {
+            if hangup && !link.is_reading() {
+                let ready = Ready { readable: true, hangup, ..Ready::default() };
+                self.events.push(Event::Ready { conn: link.conn, ready });
+            }
+            if done.is_last {
+                self.list(key);
+            }
         }
         if flags.contains(PollFlags::ERR) {
             self.breaks(key);
@@ -483,6 +493,7 @@ impl UringDriver {
     fn settle(&mut self, conn: ConnId) -> Option<Link> {
         let key = self.key(conn)?;
         self.keys[conn.index()] = None;
+        self.links[key].is_leaving = true;
         self.send_filled(key_of(key));
         for what in [What::Receive, What::Readable, What::Writable, What::Broken] {
             if self.links[key].has_asked(what) {

@@ -2,7 +2,7 @@
 //! told where epoll would not have to say it.
 use std::{
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::{Shutdown as End, TcpListener, TcpStream},
     os::{fd::AsFd, unix::net::UnixStream},
     thread,
     time::Duration,
@@ -15,6 +15,8 @@ use super::{
     *,
 };
 
+/// A test that waits this long has failed.
+const PATIENCE: Duration = Duration::from_mins(1);
 const FIRST: ConnId = ConnId { index: 0, generation: 1 };
 
 /// `None`, with a line that says why, where there is no `io_uring`.
@@ -71,8 +73,10 @@ fn next(ring: &mut Ring) -> Completion {
 /// The next events of the driver's.
 fn events(driver: &mut UringDriver, waker: &LaneWaker) -> Vec<Event<OwnedFd>> {
     let mut events = Vec::new();
+    let until = driver.now() + PATIENCE;
     while events.is_empty() {
-        driver.wait(Rest::Forever, waker, &mut events);
+        assert!(driver.now() < until, "nothing happens");
+        driver.wait(Rest::Until(until), waker, &mut events);
         waker.take();
     }
     events
@@ -341,6 +345,25 @@ fn a_reset_is_told_while_something_is_unread() {
     wait_for(&mut driver, &waker, |ready| ready.broken);
     assert_eq!(read_some(&mut driver), b"unread");
     driver.close(FIRST);
+}
+
+/// The peer's end is told by what tells of a reset, and must not use it up.
+#[test]
+fn a_reset_behind_an_end_is_told_while_something_is_unread() {
+    let waker = LaneWaker::with_eventfd().unwrap();
+    let Some(mut driver) = driver(&waker) else { return };
+    let (ours, mut peer) = pair();
+    driver.add(FIRST, ours.into()).unwrap();
+    peer.write_all(b"unread").unwrap();
+    wait_for(&mut driver, &waker, |ready| ready.readable);
+    peer.shutdown(End::Write).unwrap();
+    wait_for(&mut driver, &waker, |ready| ready.hangup);
+    set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    wait_for(&mut driver, &waker, |ready| ready.broken);
+    assert_eq!(read_some(&mut driver), b"unread");
+    driver.close(FIRST);
+    assert!(driver.links.is_empty());
 }
 
 #[test]
