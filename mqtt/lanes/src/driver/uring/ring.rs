@@ -342,28 +342,38 @@ impl Ring {
         self.flight
     }
 
+    /// An error is one that no later call would mend: of what the caller does wrong, or `EBADR`,
+    /// when the kernel had no memory to keep a completion and has lost it.
     fn enter(&mut self, events: usize, timeout: Option<Duration>) -> io::Result<()> {
-        match self.call(events, timeout) {
-            // Out of time, or cut short by a signal: as if nothing had come.
-            Err(error) if error.raw_os_error() == Some(libc::ETIME) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // No memory for requests, or completions to be taken first: what was not handed over
-            // stays in line for the next call.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) => {
-                std::thread::yield_now();
-            }
-            result => result?,
-        }
+        let mut done = self.attempt(events, timeout)?;
         self.collect();
-        while self.mapped.submission().cq_overflow() {
-            self.call(0, None)?;
+        // What is left there wakes the next call that waits, so it need not be tried again here.
+        while done && self.mapped.submission().cq_overflow() {
+            done = self.attempt(0, None)?;
             self.collect();
         }
         self.instant = self.instant.min(self.mapped.submission().len());
         Ok(())
     }
 
-    fn call(&mut self, events: usize, timeout: Option<Duration>) -> io::Result<()> {
+    /// False: the kernel asks for another call, later.
+    fn attempt(&mut self, events: usize, timeout: Option<Duration>) -> io::Result<bool> {
+        let Err(error) = self.call(events, timeout) else { return Ok(true) };
+        match error.raw_os_error() {
+            // Out of time, or cut short by a signal: as if nothing had come.
+            Some(libc::ETIME | libc::EINTR) => Ok(false),
+            // No memory for requests, or completions to be taken first: what was not handed over
+            // stays in line for the next call.
+            Some(libc::EAGAIN | libc::EBUSY) => {
+                std::thread::yield_now();
+                Ok(false)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// The system call alone: what has come stays with the kernel.
+    pub(super) fn call(&mut self, events: usize, timeout: Option<Duration>) -> io::Result<()> {
         let submit = self.mapped.submission().len();
         let (Ok(submit), Ok(events)) = (u32::try_from(submit), u32::try_from(events)) else {
             unreachable!("a ring is small")
@@ -380,6 +390,12 @@ impl Ring {
             self.mapped.submitter().enter(submit, events, flags.bits(), Some(&arguments))
         };
         entered.map(drop)
+    }
+
+    /// Whether there was no room for all that has come.
+    #[cfg(test)]
+    pub(super) fn overflows(&mut self) -> bool {
+        self.mapped.submission().cq_overflow()
     }
 
     fn collect(&mut self) {
