@@ -13,8 +13,8 @@
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
     collections::VecDeque,
-    io,
-    os::fd::{AsRawFd, BorrowedFd},
+    io::{self, PipeReader, PipeWriter, pipe},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     ptr::NonNull,
     sync::atomic::{AtomicU16, Ordering},
     time::Duration,
@@ -24,7 +24,10 @@ use io_uring::{
     EnterFlags, IoUring, cqueue, opcode, squeue,
     types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec},
 };
-use rustix::{event::PollFlags, io::Errno};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec as PollTime, poll},
+    io::Errno,
+};
 
 /// Bytes of a slot to send from, and of a buffer to receive into.
 pub(super) const PIECE: usize = PIECE_LEN as usize;
@@ -140,6 +143,7 @@ pub(super) struct Ring {
     away: Vec<Option<Slot>>,
     /// Where the next free buffer is put.
     tail: u16,
+    /// Places for sockets; 0 where sockets are told by their numbers.
     files: u32,
     /// Submissions of which more will be told, those not handed over included.
     flight: usize,
@@ -184,10 +188,53 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Binds the ring to the calling thread, and sees whether it may be used there.
+    /// Binds the ring to the calling thread, and sees whether it may be used there, and how.
     pub(super) fn enable(&mut self) -> io::Result<()> {
         self.mapped.submitter().register_enable_rings()?;
-        self.call(0, None)
+        self.call(0, None)?;
+        if !self.lets_go_at_once()? {
+            self.forgo_places();
+        }
+        Ok(())
+    }
+
+    /// Whether what leaves its place is let go at once, whatever is asked of others: else the peer
+    /// of a closed connection hears of it late. Before Linux 6.13 places are left in the order of
+    /// what was asked, so that one idle connection holds up all that leave after it; before 6.4
+    /// the kernel waits for a second besides. It is tried, since distributions mend old kernels.
+    fn lets_go_at_once(&mut self) -> io::Result<bool> {
+        if self.files == 0 {
+            return Ok(false);
+        }
+        // Out of descriptors, perhaps: nothing is known, and sockets have numbers.
+        let (Ok((idle, _open)), Ok((reader, writer))) = (pipe(), pipe()) else { return Ok(false) };
+        let target = Target { socket: idle.as_fd(), place: self.register(0, idle.as_fd()) };
+        self.poll(target, PollFlags::IN, false, What::Readable, 0);
+        self.submit()?;
+        let at_once = self.register(1, writer.as_fd()).is_some() && self.left(1, writer, &reader);
+        self.cancel(What::Readable, 0);
+        while self.flight > 0 {
+            self.enter(1, None)?;
+        }
+        self.arrived.clear();
+        Ok(self.leave(0).is_ok() && at_once)
+    }
+
+    /// Closes a pipe that has this place, and takes it away. True: nothing holds it any more.
+    pub(super) fn left(&self, place: u32, writer: PipeWriter, reader: &PipeReader) -> bool {
+        drop(writer);
+        let at_once = PollTime { tv_sec: 0, tv_nsec: 0 };
+        let mut ends = [PollFd::new(reader, PollFlags::empty())];
+        self.leave(place).is_ok() && matches!(poll(&mut ends, Some(&at_once)), Ok(1))
+    }
+
+    /// Sockets are told by their numbers from here on.
+    pub(super) fn forgo_places(&mut self) {
+        self.files = 0;
+    }
+
+    fn leave(&self, place: u32) -> io::Result<()> {
+        self.mapped.submitter().register_files_update(place, &[-1]).map(drop)
     }
 
     /// Saves looking the socket up. The place it got, if there is one.
@@ -197,9 +244,12 @@ impl Ring {
     }
 
     /// The kernel keeps the socket open no longer.
+    ///
+    /// # Panics
+    /// It refuses. Kernels that need memory for this hold up who leaves as well, and get no places.
     pub(super) fn unregister(&self, place: u32) {
-        let updated = self.mapped.submitter().register_files_update(place, &[-1]);
-        assert!(updated.is_ok(), "a place that was taken cannot be left: {updated:?}");
+        let left = self.leave(place);
+        assert!(left.is_ok(), "a place that was taken cannot be left: {left:?}");
     }
 
     /// A slot to fill, if one is free.

@@ -1,7 +1,7 @@
 //! The ring and its driver against real sockets: what the unsafe code rests on, and what a lane is
 //! told where epoll would not have to say it.
 use std::{
-    io::{Read as _, Write as _},
+    io::{Read as _, Write as _, pipe},
     net::{Shutdown as End, TcpListener, TcpStream},
     os::{fd::AsFd, unix::net::UnixStream},
     thread,
@@ -281,6 +281,25 @@ fn a_call_that_is_to_be_made_later_loses_nothing_and_holds_nobody_up() {
     }
 }
 
+/// What a place is tried for before sockets get one.
+#[test]
+fn a_place_that_is_still_held_is_seen() {
+    let Some(mut ring) = ring() else { return };
+    for held in [true, false] {
+        let (reader, writer) = pipe().unwrap();
+        let Some(place) = ring.register(7, writer.as_fd()) else {
+            eprintln!("skipped: places are let go late");
+            return;
+        };
+        let target = Target { socket: writer.as_fd(), place: Some(place) };
+        if held {
+            ring.poll(target, PollFlags::empty(), false, What::Broken, 1);
+            ring.submit().unwrap();
+        }
+        assert_eq!(ring.left(place, writer, &reader), !held);
+    }
+}
+
 /// In flight at its end: what comes later must not be written to memory that was freed.
 #[test]
 fn a_ring_that_ends_has_nothing_in_flight() {
@@ -444,18 +463,30 @@ fn what_came_before_a_reset_is_told_before_it() {
     assert!(driver.links.is_empty());
 }
 
-/// The peer sees the end of a connection that was closed while all was asked of it.
+/// The peer sees the end of a connection that was closed while all was asked of it, and of another
+/// before it. With places and without them.
 #[test]
 fn a_closed_connection_is_gone_at_once() {
-    let waker = LaneWaker::with_eventfd().unwrap();
-    let Some(mut driver) = driver(&waker) else { return };
+    for forgone in [false, true] {
+        let waker = LaneWaker::with_eventfd().unwrap();
+        let Some(mut driver) = driver(&waker) else { return };
+        if forgone {
+            driver.ring.forgo_places();
+        }
+        close_one_of_two(&mut driver, &waker);
+    }
+}
+
+fn close_one_of_two(driver: &mut UringDriver, waker: &LaneWaker) {
+    let (idle, _peer_of_idle) = pair();
+    driver.add(ConnId { index: 1, generation: 1 }, idle.into()).unwrap();
     let (ours, mut peer) = pair();
     driver.add(FIRST, ours.into()).unwrap();
-    driver.wait(Rest::Now, &waker, &mut Vec::new());
+    driver.wait(Rest::Now, waker, &mut Vec::new());
     let block = vec![1; 64 << 10];
     while let Write::Took(1..) = driver.write(FIRST, &[IoSlice::new(&block)]) {}
-    driver.wait(Rest::Now, &waker, &mut Vec::new());
+    driver.wait(Rest::Now, waker, &mut Vec::new());
     driver.close(FIRST);
-    assert!(driver.links.is_empty());
+    assert_eq!(driver.links.len(), 1);
     peer.read_to_end(&mut Vec::new()).unwrap();
 }
