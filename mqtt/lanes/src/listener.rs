@@ -140,6 +140,7 @@ impl Listener {
             return;
         }
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let mut fault = None;
         for _ in 0..ACCEPTS {
             if self.short {
                 match self.has_room() {
@@ -150,6 +151,7 @@ impl Listener {
             }
             match acceptfrom_with(&self.fd, flags) {
                 Ok((socket, addr)) => {
+                    fault = None;
                     self.short = !leaves_spare(&socket, self.spare_files);
                     let addr = addr.and_then(|addr| SocketAddr::try_from(addr).ok());
                     // A peer that is gone already may have no address.
@@ -166,11 +168,16 @@ impl Listener {
                     return self.recovered();
                 }
                 // The next connection may well be fine.
-                Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::PERM) => {
+                Err(error @ (Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::PERM)) => {
                     self.door.stats().add_fault();
+                    fault = Some(error);
                 }
                 Err(error) => return self.pause(now, error),
             }
+        }
+        // It came last, and may be what comes always: a rule of the system, not of a connection.
+        if let Some(error) = fault {
+            self.pause(now, error);
         }
     }
 
@@ -215,9 +222,60 @@ impl AsFd for Listener {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpStream};
+    use std::{
+        net::{Ipv4Addr, TcpStream},
+        thread,
+    };
+
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
     use super::*;
+
+    /// The calling thread accepts nothing, with this error.
+    fn refuse_accepts(error: Errno) -> Result<(), Box<dyn std::error::Error>> {
+        let rules = [(libc::SYS_accept4, Vec::new())].into_iter().collect();
+        let refusal = SeccompAction::Errno(error.raw_os_error().cast_unsigned());
+        let arch = std::env::consts::ARCH.try_into()?;
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)?;
+        let program: BpfProgram = filter.try_into()?;
+        Ok(seccompiler::apply_filter(&program)?)
+    }
+
+    /// A rule of the system that refuses every connection would burn a core otherwise.
+    #[test]
+    fn whatever_goes_on_at_accepting_makes_it_rest() {
+        let faults = [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOBUFS,
+            Errno::NOMEM,
+            Errno::NETDOWN,
+            Errno::INVAL,
+            Errno::INTR,
+            Errno::CONNABORTED,
+            Errno::PROTO,
+            Errno::PERM,
+        ];
+        for fault in faults {
+            let confined = || {
+                if refuse_accepts(fault).is_err() {
+                    return;
+                }
+                let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+                let how = BindOptions::default();
+                let mut listener = Listener::bind(ListenerId(0), addr, how).unwrap();
+                let mut events = Vec::new();
+                listener.accept(Millis(5), &mut events);
+                assert!(events.is_empty());
+                assert_eq!(listener.due(), Millis(5) + PAUSE, "{fault}");
+                let faults = listener.stats().faults();
+                assert!(faults > 0);
+                listener.accept(Millis(6), &mut events);
+                assert_eq!(listener.stats().faults(), faults, "it rests");
+            };
+            thread::scope(|scope| scope.spawn(confined).join().unwrap());
+        }
+    }
 
     #[test]
     fn accepted_sockets_inherit_nodelay() {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use zzq_lanes::{
     BindOptions, Bound, Class, CloseReason, ConnId, Context, DriverKind, Handler, LaneIndex,
     LaneIo, Lanes, PeerInfo, WatchId, driver::uring::UringDriver,
@@ -198,6 +199,25 @@ pub(crate) fn assert_echo(stream: &mut TcpStream, bytes: &[u8]) {
     let mut back = vec![0; bytes.len()];
     stream.read_exact(&mut back).unwrap();
     assert!(back == bytes, "{} bytes came back changed", bytes.len());
+}
+
+/// The calling thread, and those that it starts, get this error from a system call. False, with a
+/// line that says why: there are no such filters here.
+pub(crate) fn refuse(call: i64, error: i32) -> bool {
+    let refused = try_refuse(call, error);
+    if let Err(why) = &refused {
+        eprintln!("skipped: no filter for system calls ({why})");
+    }
+    refused.is_ok()
+}
+
+fn try_refuse(call: i64, error: i32) -> Result<(), Box<dyn std::error::Error>> {
+    let rules = [(call, Vec::new())].into_iter().collect();
+    let refusal = SeccompAction::Errno(error.cast_unsigned());
+    let arch = std::env::consts::ARCH.try_into()?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)?;
+    let program: BpfProgram = filter.try_into()?;
+    Ok(seccompiler::apply_filter(&program)?)
 }
 
 /// Bytes that differ from place to place.
