@@ -99,6 +99,7 @@ pub struct Seat {
     lane: LaneIndex,
     wakers: Vec<LaneWaker>,
     watches: Vec<(WatchId, OwnedFd)>,
+    busy_poll: BusyPoll,
 }
 
 impl Seat {
@@ -128,6 +129,17 @@ impl Seat {
         let id = u32::try_from(self.watches.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         self.watches.push((WatchId(id), fd.try_clone_to_owned()?));
         Ok(WatchId(id))
+    }
+
+    /// What ends the waits of this lane comes from peers alone: no disk answers it. So
+    /// [`BusyPoll::Adaptive`] does not look for it.
+    pub fn waits_for_peers(&mut self) {
+        self.busy_poll = self.busy_poll.for_peers();
+    }
+
+    /// Whether the lane will poll before it blocks.
+    pub fn busy_poll(&self) -> BusyPoll {
+        self.busy_poll
     }
 }
 
@@ -171,10 +183,11 @@ impl Context {
         let mut seated = Vec::new();
         for parts in group::<H, ChosenDriver>(&wakers, options.limits) {
             let lane = parts.lane();
-            let mut seat = Seat { lane, wakers: wakers.clone(), watches: Vec::new() };
+            let watches = Vec::new();
+            let mut seat = Seat { lane, wakers: wakers.clone(), watches, busy_poll };
             let handler = factory(&mut seat)?;
             let waker = &wakers[lane.index()];
-            let driver = ChosenDriver::new(kind, waker, seat.watches, busy_poll)?;
+            let driver = ChosenDriver::new(kind, waker, seat.watches, seat.busy_poll)?;
             seated.push((parts.sender.clone(), Lane::new(parts, handler, driver)));
         }
         let lanes = Lanes::start(seated, wakers, options.pin, kind)?;

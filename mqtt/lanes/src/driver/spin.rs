@@ -13,7 +13,9 @@ const CONVINCED: u8 = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BusyPoll {
     /// While recent waits were shorter than 100 us; never where lanes may occupy all cores, because
-    /// it would take the time of those who wait for them.
+    /// it would take the time of those who wait for them, and never where only peers are waited
+    /// for: who sends the next message has as a rule to be woken first, so that looking costs more
+    /// than the sleep that it saves.
     #[default]
     Adaptive,
     /// Never.
@@ -32,6 +34,11 @@ impl BusyPoll {
     /// What becomes of it with so many lanes on so many cores.
     pub(crate) fn among(self, lanes: usize, cores: usize) -> Self {
         if self == Self::Adaptive && lanes >= cores { Self::Off } else { self }
+    }
+
+    /// What becomes of it where only peers are waited for.
+    pub(crate) fn for_peers(self) -> Self {
+        if self == Self::Adaptive { Self::Off } else { self }
     }
 }
 
