@@ -2,9 +2,8 @@
 //!
 //! Owns: the drawing. Does not know: what was measured.
 
-use std::fmt::Write;
-
 use crate::spread::Spread;
+use crate::svg::{self, LINE, rect, text};
 
 /// The least width, and what each group of bars needs.
 const WIDTH: f64 = 860.0;
@@ -15,7 +14,6 @@ const RIGHT: f64 = 10.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 40.0;
 const COLOURS: [&str; 2] = ["#1f6fb4", "#d9822b"];
-const LINE: &str = "#cccccc";
 const BOUND: &str = "#333333";
 const TARGET: &str = "#b3261e";
 
@@ -76,19 +74,14 @@ impl Chart<'_> {
         let targets = self.cells.iter().filter_map(|cell| cell.target);
         let width = self.width();
         let scale = Scale::up_to(bars.map(|ratio| ratio.most).chain(targets));
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" \
-             font-family=\"sans-serif\" font-size=\"11\">\n"
-        );
-        rect(&mut svg, (0.0, 0.0), (width, HEIGHT), "white");
+        let mut svg = svg::begin((width, HEIGHT));
         text(&mut svg, (LEFT, 22.0), "start", self.title);
         self.legend(&mut svg);
         grid(&mut svg, scale, width);
         self.bars(&mut svg, scale);
         // In front of the bars: it is what they are measured by.
         rect(&mut svg, (LEFT, scale.y(1.0) - 0.75), (width - LEFT - RIGHT, 1.5), BOUND);
-        svg.push_str("</svg>\n");
-        svg
+        svg::end(svg)
     }
 
     fn width(&self) -> f64 {
@@ -141,23 +134,6 @@ fn grid(svg: &mut String, scale: Scale, width: f64) {
         text(svg, (LEFT - 6.0, y + 4.0), "end", &format!("{value:.2}"));
         value += scale.step;
     }
-}
-
-fn rect(svg: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
-    // Writing to a string does not fail.
-    let _ = writeln!(
-        svg,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
-         fill=\"{colour}\"/>"
-    );
-}
-
-fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
-        text.replace('&', "&amp;").replace('<', "&lt;")
-    );
 }
 
 #[cfg(test)]

@@ -7,9 +7,7 @@
 
 mod cells;
 mod facts;
-mod machine;
 mod measure;
-mod page;
 mod peers;
 mod report;
 mod results;
@@ -21,13 +19,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use zzq_bench::lines::{append, read};
 use zzq_bench::load::raise_file_limit;
+use zzq_bench::{machine, page};
 
 use crate::cells::{CELLS, Cell};
 use crate::measure::{Effort, measure};
 use crate::peers::{Found, PEERS, SUBJECT};
-use crate::results::{Record, append, newest, read};
+use crate::results::{Record, newest};
 use crate::state::Sizes;
+
+/// Whose marks a page has.
+const COMMAND: &str = "zzq_suite";
 
 /// Rounds below which figures are not for the page.
 const ROUNDS_LEAST: u32 = 9;
@@ -110,7 +113,7 @@ fn main() -> Result<()> {
     }
     let file = options.dir.join(if options.quick { "quick.jsonl" } else { "results.jsonl" });
     work(&options, &file)?;
-    let mut records = read(&file)?;
+    let mut records: Vec<Record> = read(&file)?;
     if let Some(page) = &options.write {
         let all = records.len();
         records.retain(|record| record.rounds >= ROUNDS_LEAST);
@@ -132,11 +135,11 @@ fn facts(options: &Options, path: &Path) -> Result<()> {
     let place = tempfile::tempdir_in(&options.dir)?;
     let table = facts::text(&brokers, place.path(), &mut |line| eprintln!("{line}"));
     let machine = machine::machine(&options.dir);
-    page::write(path, &format!("{table}\nSeen on {}, {machine}.\n", machine::today()))
+    page::write(path, COMMAND, &format!("{table}\nSeen on {}, {machine}.\n", machine::today()))
 }
 
 fn write(path: &Path, records: &[Record]) -> Result<()> {
-    page::write(path, &report::text(records))?;
+    page::write(path, COMMAND, &report::text(records))?;
     let charts = path.parent().unwrap_or(Path::new("")).join("doc/charts");
     fs::create_dir_all(&charts)?;
     for (name, svg) in report::charts(records) {
@@ -158,7 +161,7 @@ fn work(options: &Options, file: &Path) -> Result<()> {
     let place = tempfile::tempdir_in(&options.dir)?;
     let effort = effort(options);
     for cell in wanted(options)? {
-        let known = read(file)?;
+        let known: Vec<Record> = read(file)?;
         let done = |peer: &Found| {
             newest(&known, cell.name, peer.setting.name)
                 .is_some_and(|it| it.program == program && it.rounds >= effort.rounds)

@@ -2,7 +2,8 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
+use zzq_bench::program::{checksum, first_line};
 
 /// A broker in one setting.
 #[derive(Debug)]
@@ -162,14 +163,8 @@ impl Found {
 
     /// Tells this build from others.
     pub(crate) fn checksum(&self) -> std::io::Result<u32> {
-        Ok(crc32fast::hash(&std::fs::read(&self.program)?))
+        checksum(&self.program)
     }
-}
-
-fn first_line(program: &Path, flag: &str) -> Option<String> {
-    let output = Command::new(program).arg(flag).stdin(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().next().map(|line| line.trim().to_owned())
 }
 
 #[cfg(test)]

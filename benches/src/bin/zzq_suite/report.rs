@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use zzq_bench::chart::{Bars, Chart};
+use zzq_bench::page::wrap;
 
 use crate::cells::{ACK, Asked, CELLS, CPU, Cell, DELIVER, Of, PEAK, RATE, Section, Work};
 use crate::cells::{more_is_better, of_peer};
@@ -301,24 +302,6 @@ pub(crate) fn charts(records: &[Record]) -> Vec<(&'static str, String)> {
     all.map(|(file, title, section, measure)| (*file, chart(title, *section, measure))).collect()
 }
 
-/// Breaks prose into lines of 100 columns; those of a list are set in.
-fn wrap(prose: &str) -> String {
-    const COLUMNS: usize = 100;
-    let indent = if prose.starts_with("- ") { "  " } else { "" };
-    let (mut lines, mut line) = (String::new(), String::new());
-    for word in prose.split_whitespace() {
-        if !line.trim().is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            lines.push_str(&line);
-            lines.push('\n');
-            indent.clone_into(&mut line);
-        } else if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines + &line + "\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,19 +346,6 @@ mod tests {
         let text = text(&[faulty]);
         assert!(text.contains("| 1 to 10, QoS 0 (the peer lost messages in 9 of 9 runs) |"));
         assert!(text.contains("In 1 of our runs messages were lost"), "{text}");
-    }
-
-    #[test]
-    fn no_line_of_prose_is_too_long_and_no_word_is_lost() {
-        let prose = format!("- {}", "a word and another ".repeat(30));
-        let wrapped = wrap(&prose);
-        assert!(wrapped.lines().all(|line| line.chars().count() <= 100));
-        assert!(
-            wrapped.lines().skip(1).all(|line| line.starts_with("  a") || line.starts_with("  w")),
-            "{wrapped}"
-        );
-        let words = |text: &str| text.split_whitespace().count();
-        assert_eq!(words(&wrapped), words(&prose));
     }
 
     #[test]

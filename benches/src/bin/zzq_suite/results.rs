@@ -2,11 +2,7 @@
 //! on where it stopped.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write as _};
-use std::path::Path;
 
-use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use zzq_bench::spread::Spread;
 
@@ -55,26 +51,6 @@ impl Compared {
     }
 }
 
-/// All that was kept; none if there is no file yet.
-pub(crate) fn read(path: &Path) -> Result<Vec<Record>> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).with_context(|| format!("{}", path.display())),
-    };
-    let line = |(nth, line): (usize, &str)| {
-        serde_json::from_str(line).with_context(|| format!("{}:{}", path.display(), nth + 1))
-    };
-    text.lines().enumerate().map(line).collect()
-}
-
-/// Adds a line.
-pub(crate) fn append(path: &Path, record: &Record) -> Result<()> {
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-    let line = serde_json::to_string(record)? + "\n";
-    file.write_all(line.as_bytes()).with_context(|| format!("{}", path.display()))
-}
-
 /// The newest of a cell with a setting of a peer.
 pub(crate) fn newest<'a>(records: &'a [Record], cell: &str, peer: &str) -> Option<&'a Record> {
     records.iter().rev().find(|record| record.cell == cell && record.peer == peer)
@@ -108,26 +84,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_line_that_was_written_is_read_again_and_the_last_counts() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.jsonl");
-        assert_eq!(read(&path).unwrap(), []);
+    fn the_last_of_a_cell_with_a_peer_counts() {
         let first = record("a", "p", &[("x", 1.5)]);
         let second = Record { rounds: 11, ..first.clone() };
-        append(&path, &first).unwrap();
-        append(&path, &second).unwrap();
-        let records = read(&path).unwrap();
-        assert_eq!(records, [first, second.clone()]);
+        let records = [first, second.clone()];
         assert_eq!(newest(&records, "a", "p"), Some(&second));
         assert_eq!(newest(&records, "a", "q"), None);
-    }
-
-    #[test]
-    fn a_line_that_is_none_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.jsonl");
-        fs::write(&path, "{}\n").unwrap();
-        assert!(read(&path).unwrap_err().to_string().ends_with("results.jsonl:1"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Processors, kernel, and the file system below `place`.
-pub(crate) fn machine(place: &Path) -> String {
+pub fn machine(place: &Path) -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let model = value(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into());
     let count = available_parallelism().map_or(1, usize::from);
@@ -35,7 +35,7 @@ fn file_system(mounts: &str, place: &Path) -> String {
 }
 
 /// Today in UTC, as 2026-05-01.
-pub(crate) fn today() -> String {
+pub fn today() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     date(since.as_secs() / 86_400)
 }
