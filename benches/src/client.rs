@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use zzq_codec::{
@@ -19,7 +19,7 @@ const V: ProtocolVersion = ProtocolVersion::V311;
 /// Publishes that are answered together; two of these are under way.
 const BATCH: u32 = 500;
 
-/// Pairs of SUBSCRIBE and UNSUBSCRIBE that are answered together.
+/// Filters whose SUBSCRIBE, and UNSUBSCRIBE, are answered together.
 const CHURN: usize = 50;
 
 /// How long an answer may take.
@@ -163,8 +163,22 @@ impl Client {
         }
     }
 
+    /// Subscribes at QoS 1 to `count` filters, without waiting for each answer.
+    pub fn subscribe_all(&mut self, count: u32, filter: impl Fn(u32) -> String) -> Result<()> {
+        self.subscriptions(count, false, filter)
+    }
+
     /// Subscribes to a filter and leaves it again, `count` times, without waiting for each answer.
     pub fn churn(&mut self, count: u32, filter: impl Fn(u32) -> String) -> Result<()> {
+        self.subscriptions(count, true, filter)
+    }
+
+    fn subscriptions(
+        &mut self,
+        count: u32,
+        leaves: bool,
+        filter: impl Fn(u32) -> String,
+    ) -> Result<()> {
         let (none, qos) = (Properties::EMPTY, SubscribeOptions::with_qos(QoS::AtLeastOnce));
         let mut out = Vec::new();
         for batch in (0..count).step_by(CHURN) {
@@ -177,12 +191,14 @@ impl Client {
                 let (packet_id, subscriptions) = (id_of(number), list.subscriptions());
                 let subscribe = Subscribe { packet_id, properties: none, subscriptions };
                 Encoder::new(V).subscribe(&subscribe, &mut out)?;
-                let filters = list.filters();
-                let unsubscribe = Unsubscribe { packet_id, properties: none, filters };
-                Encoder::new(V).unsubscribe(&unsubscribe, &mut out)?;
+                if leaves {
+                    let filters = list.filters();
+                    let unsubscribe = Unsubscribe { packet_id, properties: none, filters };
+                    Encoder::new(V).unsubscribe(&unsubscribe, &mut out)?;
+                }
             }
             self.stream.write_all(&out)?;
-            let mut left = 2 * (end - batch);
+            let mut left = (end - batch) * if leaves { 2 } else { 1 };
             self.each(|packet, _| match packet {
                 Packet::SubAck(_) | Packet::UnsubAck(_) => {
                     left -= 1;
@@ -192,6 +208,39 @@ impl Client {
             })?;
         }
         Ok(())
+    }
+
+    /// Subscribes at QoS 0 to a filter that finds `retained` messages, and leaves it again; how
+    /// long it took until all had come.
+    pub fn fetch(&mut self, filter: &str, retained: u32) -> Result<Duration> {
+        let (packet_id, none) = (PacketId::of_queue_number(1), Properties::EMPTY);
+        let mut list = SubscriptionsBuf::new();
+        list.push(filter, SubscribeOptions::with_qos(QoS::AtMostOnce))?;
+        let subscribe =
+            Subscribe { packet_id, properties: none, subscriptions: list.subscriptions() };
+        let mut out = Vec::new();
+        Encoder::new(V).subscribe(&subscribe, &mut out)?;
+        let began = Instant::now();
+        self.stream.write_all(&out)?;
+        let (mut answers, mut messages) = (0, 0);
+        self.each(|packet, _| {
+            match packet {
+                Packet::SubAck(_) => answers += 1,
+                Packet::Publish(publish) if publish.retain => messages += 1,
+                other => bail!("instead of a retained message: {other:?}"),
+            }
+            Ok(answers == 0 || messages < retained)
+        })?;
+        let took = began.elapsed();
+        out.clear();
+        let unsubscribe = Unsubscribe { packet_id, properties: none, filters: list.filters() };
+        Encoder::new(V).unsubscribe(&unsubscribe, &mut out)?;
+        self.stream.write_all(&out)?;
+        self.each(|packet, _| match packet {
+            Packet::UnsubAck(_) => Ok(false),
+            other => bail!("instead of UNSUBACK: {other:?}"),
+        })?;
+        Ok(took)
     }
 
     /// Reads, and calls `each` with every packet until it says that it has enough. What it writes

@@ -30,6 +30,8 @@ fn plan(pattern: Pattern, qos: QoS) -> Plan {
         persistent: false,
         threads: 1,
         stall: Duration::ZERO,
+        settle: Duration::ZERO,
+        hosts: 1,
         patience: Duration::from_mins(1),
     }
 }
@@ -80,6 +82,16 @@ fn what_is_not_forwarded_is_lost() {
     let figures = figures(&plan, |n| usize::from(n % 10 != 0));
     assert_eq!((figures.counts.lost, figures.counts.delivered), (200, 1800));
     assert_eq!((figures.counts.doubled, figures.counts.reordered), (0, 0));
+}
+
+#[test]
+fn payloads_of_nothing_and_of_many_reads_come() {
+    for payload in [0, 1, 1_000_000] {
+        let plan = Plan { payload, count: Some(20), ..plan(Pattern::Pairs(1), QoS::AtLeastOnce) };
+        let figures = figures(&plan, |_| 1);
+        assert!(figures.is_sound(), "{payload}: {figures:?}");
+        assert_eq!((figures.acknowledged, figures.counts.delivered), (20, 20), "{payload}");
+    }
 }
 
 #[test]

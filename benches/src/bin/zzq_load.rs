@@ -142,6 +142,8 @@ impl Options {
             persistent: self.persistent,
             threads: self.threads,
             stall: Duration::try_from_secs_f64(self.stall).context("a stall")?,
+            settle: Duration::ZERO,
+            hosts: 1,
             patience: Duration::from_secs(3),
         };
         ensure!(plan.publishers() > 0 && plan.subscribers() > 0, "a pattern has two ends");

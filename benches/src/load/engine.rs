@@ -216,7 +216,7 @@ impl<'a> Engine<'a> {
                     taken
                 }
             };
-            link.keep(&bytes[taken..]);
+            link.keep(bytes, taken);
         }
         if let Role::Publisher(publisher) = role {
             let before = publisher.sent;

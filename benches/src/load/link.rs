@@ -45,7 +45,12 @@ impl Link {
     /// stream.
     pub(super) fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<bool> {
         bytes.clear();
-        bytes.append(&mut self.rest);
+        if self.rest.len() > READ {
+            // Of a packet of many reads each would copy all of it.
+            std::mem::swap(bytes, &mut self.rest);
+        } else {
+            bytes.append(&mut self.rest);
+        }
         let start = bytes.len();
         bytes.resize(start + READ, 0);
         let read = loop {
@@ -65,9 +70,13 @@ impl Link {
         Ok(true)
     }
 
-    /// Keeps the start of a packet for the next read.
-    pub(super) fn keep(&mut self, rest: &[u8]) {
-        self.rest.extend_from_slice(rest);
+    /// Keeps what was not taken, the start of a packet, for the next read.
+    pub(super) fn keep(&mut self, bytes: &mut Vec<u8>, taken: usize) {
+        if taken == 0 && bytes.len() > READ {
+            std::mem::swap(bytes, &mut self.rest);
+        } else {
+            self.rest.extend_from_slice(&bytes[taken..]);
+        }
     }
 
     /// Sends what the socket takes.
@@ -83,10 +92,42 @@ impl Link {
         if self.sent == self.out.len() {
             self.out.clear();
             self.sent = 0;
-        } else if self.sent >= FULL {
+        } else if self.sent >= FULL && self.sent >= self.waiting() {
+            // What stays is moved: at most as much as went.
             self.out.drain(..self.sent);
             self.sent = 0;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    #[test]
+    fn what_takes_many_reads_and_writes_comes_whole() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut here, mut there) =
+            (Link::new(listener.accept().unwrap().0).unwrap(), Link::new(there).unwrap());
+        let all: Vec<u8> = (0..5_000_000_u32).map(|at| at.to_le_bytes()[at as usize % 3]).collect();
+        here.out.clone_from(&all);
+        let mut bytes = Vec::new();
+        while bytes.len() < all.len() {
+            (here.writable, there.readable) = (true, true);
+            here.flush().unwrap();
+            assert!(there.read(&mut bytes).unwrap());
+            if bytes.len() < all.len() {
+                // As long as it is not complete, nothing of it is taken.
+                there.keep(&mut bytes, 0);
+            }
+            thread::yield_now();
+        }
+        assert!(bytes == all && here.waiting() == 0);
+        there.keep(&mut bytes, all.len() - 2);
+        assert_eq!(there.rest, all[all.len() - 2..]);
     }
 }

@@ -40,7 +40,8 @@ pub struct Plan {
     pub topics: u32,
     /// Of publishes and subscriptions.
     pub qos: QoS,
-    /// Bytes of a payload, at least [`super::STAMP_LEN`].
+    /// Bytes of a payload. Below [`super::STAMP_LEN`] it has no mark: then messages of one
+    /// publisher are counted as they come, and when they were sent is not known.
     pub payload: usize,
     /// Publishes at QoS 1 and 2 that a publisher may have unacknowledged.
     pub window: u16,
@@ -58,6 +59,12 @@ pub struct Plan {
     pub threads: u8,
     /// Subscribers read nothing for so long at the start.
     pub stall: Duration,
+    /// How long everybody is connected before the clock starts: what a broker still does about
+    /// their coming is not the cost of messages.
+    pub settle: Duration,
+    /// How many addresses, from the target's on, connections go to in turns, 1 at least. A system
+    /// has fewer than 30 000 ports for each, and the last ones take it long to find.
+    pub hosts: u8,
     /// How long to wait for deliveries when nothing comes any more.
     pub patience: Duration,
 }
@@ -160,6 +167,8 @@ pub(super) mod tests {
             persistent: false,
             threads: 1,
             stall: Duration::ZERO,
+            settle: Duration::ZERO,
+            hosts: 1,
             patience: Duration::from_secs(1),
         }
     }

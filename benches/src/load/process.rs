@@ -58,6 +58,21 @@ fn kib(status: &str, name: &str) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// The processor time of the threads that a process has now. Scheduling statistics tell it to less
+/// than a tick; where a kernel has none it is that of [`usage`].
+pub fn busy(pid: u32) -> io::Result<Duration> {
+    let mut nanos = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // One that has ended meanwhile has no file any more.
+        let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+        nanos += text.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or(0);
+    }
+    if nanos > 0 {
+        return Ok(Duration::from_nanos(nanos));
+    }
+    Ok(Duration::from_secs_f64(usage(&pid.to_string())?.cpu_seconds))
+}
+
 /// A broker started for a run, with a folder of its own. Dropped, both are gone.
 #[derive(Debug)]
 pub struct Broker {
@@ -206,6 +221,17 @@ mod tests {
         let usage = usage("self").unwrap();
         assert!(usage.resident_kib > 0 && usage.peak_kib >= usage.resident_kib, "{usage:?}");
         assert!(super::usage("0").is_err());
+    }
+
+    #[test]
+    fn a_process_is_busy_while_it_works() {
+        let pid = std::process::id();
+        let before = busy(pid).unwrap();
+        // Ends when it is seen, however coarse the clock.
+        while busy(pid).unwrap() <= before {
+            std::hint::black_box(fs::read("/proc/self/stat").unwrap());
+        }
+        assert!(busy(0).is_err());
     }
 
     #[test]

@@ -118,8 +118,9 @@ impl Publisher {
             packet[at..at + 2].copy_from_slice(&id.to_be_bytes());
             self.open.push_back((self.sent, time));
         }
-        let stamp = Stamp { publisher: self.number, sequence: self.sent, time };
-        stamp.write(&mut packet[self.stamp_at..self.stamp_at + STAMP_LEN]);
+        if let Some(mark) = packet.get_mut(self.stamp_at..self.stamp_at + STAMP_LEN) {
+            Stamp { publisher: self.number, sequence: self.sent, time }.write(mark);
+        }
     }
 
     /// An answer came: notes the time from publish to the end of the handshake.

@@ -87,6 +87,7 @@ pub fn run_watched(
             Ok((link, Role::Publisher(Publisher::new(plan, number)?)))
         })
         .collect::<Result<Vec<_>, RunError>>()?;
+    thread::sleep(plan.settle);
     let used = |pid: Option<u32>| pid.map(|pid| usage(&pid.to_string())).transpose();
     let before = (used(target.pid)?, usage("self")?);
     let (shared, clock) = (Shared::default(), Clock::start());

@@ -1,7 +1,7 @@
 //! Before the clock starts: everybody connects, subscribers subscribe.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use zzq_codec::{Connect, Decoder, Encoder, Limits, Packet, Subscribe, SubscriptionsBuf};
@@ -18,13 +18,14 @@ const EXPIRY: u32 = 3600;
 
 /// A connection that will publish.
 pub(super) fn publisher(address: SocketAddr, plan: &Plan, number: u32) -> Result<Link, RunError> {
-    let stream = connect(address, plan, &format!("load-p{number}"), false)?;
+    let stream = connect(host(address, plan, number), plan, &format!("load-p{number}"), false)?;
     Ok(Link::new(stream)?)
 }
 
 /// A connection with its subscription.
 pub(super) fn subscriber(address: SocketAddr, plan: &Plan, number: u32) -> Result<Link, RunError> {
-    let mut stream = connect(address, plan, &format!("load-s{number}"), plan.persistent)?;
+    let mut stream =
+        connect(host(address, plan, number), plan, &format!("load-s{number}"), plan.persistent)?;
     let mut subscriptions = SubscriptionsBuf::new();
     let options = SubscribeOptions::with_qos(plan.qos);
     subscriptions.push(&plan.filter(number), options)?;
@@ -44,6 +45,18 @@ pub(super) fn subscriber(address: SocketAddr, plan: &Plan, number: u32) -> Resul
         }
         other => Err(RunError::Answer(format!("{other:?}"))),
     }
+}
+
+/// The address that a connection goes to.
+fn host(address: SocketAddr, plan: &Plan, number: u32) -> SocketAddr {
+    host_in_turn(address, u32::from(plan.hosts), number)
+}
+
+/// Of so many addresses from this one on the one whose turn it is.
+pub fn host_in_turn(address: SocketAddr, hosts: u32, number: u32) -> SocketAddr {
+    let SocketAddr::V4(first) = address else { return address };
+    let ip = first.ip().to_bits().wrapping_add(number % hosts.max(1));
+    SocketAddr::from((Ipv4Addr::from_bits(ip), first.port()))
 }
 
 fn connect(
@@ -97,4 +110,20 @@ fn answer(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     packet.resize(body + len, 0);
     stream.read_exact(&mut packet[body..])?;
     Ok(packet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_go_to_hosts_in_turns() {
+        let first: SocketAddr = "127.0.0.1:1883".parse().unwrap();
+        let hosts = [0, 1, 2, 3].map(|number| host_in_turn(first, 3, number).to_string());
+        assert_eq!(
+            hosts,
+            ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1"].map(|ip| ip.to_owned() + ":1883")
+        );
+        assert_eq!(host_in_turn(first, 1, 7), first);
+    }
 }

@@ -5,7 +5,7 @@ use zzq_codec::{AckKind, Delivery, Packet, Publish, encode_ack};
 use super::account::{Counts, Tracker};
 use super::figures::Recorder;
 use super::plan::Plan;
-use super::stamp::Stamp;
+use super::stamp::{STAMP_LEN, Stamp};
 
 /// One subscriber.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Subscriber {
     first: u32,
     trackers: Vec<Tracker>,
     foreign: u64,
+    /// Payloads are too short for a mark.
+    bare: bool,
     /// Messages that came, repeated ones once.
     pub(super) delivered: u64,
 }
@@ -22,7 +24,8 @@ impl Subscriber {
     pub(super) fn new(plan: &Plan, number: u32) -> Self {
         let (first, count) = plan.sources(number);
         let trackers = (0..count).map(|_| Tracker::default()).collect();
-        Self { first, trackers, foreign: 0, delivered: 0 }
+        let bare = plan.payload < STAMP_LEN;
+        Self { first, trackers, foreign: 0, bare, delivered: 0 }
     }
 
     /// A message came at `now`.
@@ -38,6 +41,12 @@ impl Subscriber {
             Delivery::AtMostOnce => {}
             Delivery::AtLeastOnce(id) => encode_ack(AckKind::PubAck, id, out),
             Delivery::ExactlyOnce(id) => encode_ack(AckKind::PubRec, id, out),
+        }
+        if self.bare
+            && let [one] = &mut self.trackers[..]
+        {
+            self.delivered += u64::from(one.arrived(self.delivered + 1));
+            return;
         }
         let stamp = Stamp::read(publish.payload);
         let tracker = stamp.and_then(|stamp| {
@@ -87,7 +96,7 @@ impl Subscriber {
 mod tests {
     use super::*;
     use crate::load::plan::tests::plan;
-    use crate::load::{Load, Pattern, STAMP_LEN};
+    use crate::load::{Load, Pattern};
     use zzq_types::{PacketId, TopicName};
 
     fn deliver(subscriber: &mut Subscriber, publisher: u32, sequence: u64) -> Vec<u8> {
@@ -111,6 +120,21 @@ mod tests {
         let counts = subscriber.counts(&[2, 3]);
         let want = Counts { delivered: 4, lost: 2, foreign: 1, ..Counts::default() };
         assert_eq!(counts, want);
+    }
+
+    #[test]
+    fn messages_without_a_mark_are_counted_as_they_come() {
+        let plan = Plan { payload: 0, ..plan(Pattern::Pairs(1), Load::Closed) };
+        let mut subscriber = Subscriber::new(&plan, 0);
+        let topic = TopicName::new("load/0").unwrap();
+        let (mut latencies, mut out) = (Recorder::new(), Vec::new());
+        for _ in 0..3 {
+            let publish = Publish::new(topic, Delivery::AtMostOnce, b"");
+            subscriber.message(&publish, 50, &mut latencies, &mut out);
+        }
+        let counts = subscriber.counts(&[4]);
+        assert_eq!(counts, Counts { delivered: 3, lost: 1, ..Counts::default() });
+        assert_eq!(latencies.latency().samples, 0, "nobody knows when they were sent");
     }
 
     #[test]

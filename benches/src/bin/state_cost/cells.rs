@@ -196,6 +196,8 @@ pub(crate) fn latency(start: &Start<'_>, messages: u32) -> Result<Vec<Figure>> {
         persistent: false,
         threads: 1,
         stall: Duration::ZERO,
+        settle: Duration::ZERO,
+        hosts: 1,
         patience: Duration::from_secs(3),
     };
     let most = run(&plan(Load::Closed, 3), target())?.delivered_per_second;

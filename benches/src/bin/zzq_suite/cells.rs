@@ -71,6 +71,8 @@ impl Stream {
             persistent: self.persistent,
             threads: 1,
             stall: Duration::ZERO,
+            settle: Duration::ZERO,
+            hosts: 1,
             patience: Duration::from_secs(3),
         }
     }

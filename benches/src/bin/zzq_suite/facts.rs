@@ -51,6 +51,8 @@ fn stalled(qos: QoS) -> Plan {
         persistent: false,
         threads: 2,
         stall: SPAN,
+        settle: Duration::ZERO,
+        hosts: 1,
         patience: Duration::from_secs(3),
     }
 }
