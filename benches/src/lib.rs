@@ -8,6 +8,8 @@
 
 pub mod chart;
 pub mod client;
+pub mod curve;
+pub mod growth;
 pub mod lines;
 pub mod load;
 pub mod machine;

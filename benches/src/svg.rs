@@ -41,3 +41,17 @@ pub(crate) fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &st
         text.replace('&', "&amp;").replace('<', "&lt;")
     );
 }
+
+/// A line through these places, with a dot at each.
+pub(crate) fn curve(svg: &mut String, places: &[(f64, f64)], colour: &str) {
+    let points: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let _written = writeln!(
+        svg,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>",
+        points.join(" ")
+    );
+    for (x, y) in places {
+        let _written =
+            writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" fill=\"{colour}\"/>");
+    }
+}
