@@ -68,7 +68,6 @@ fn try_out(
     survived: &mut Vec<String>,
 ) -> Result<bool> {
     let Pair { id, path, mut mutants, tests } = pair;
-    work.baseline(&tests)?;
     for _ in 0..ATTEMPTS {
         if mutants.is_empty() {
             break;

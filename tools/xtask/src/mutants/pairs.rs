@@ -35,10 +35,22 @@ pub(super) struct Mutant {
     pub(super) from: Place,
     pub(super) to: Place,
     pub(super) instead: String,
-    /// It takes the place of the whole body of its function.
-    is_body: bool,
     function: (usize, usize),
 }
+
+/// What the whole body of a function is replaced by where cargo-mutants knows only the default of a
+/// type that has none: by the end of what it returns, the value that says that nothing was done.
+const VALUES: [(&str, &str); 9] = [
+    ("-> Answered", "Answered::Unknown"),
+    ("-> Flow", "Flow::Next"),
+    ("-> Handed", "Handed::Over { destinations: 0 }"),
+    ("-> Inserted", "Inserted::New"),
+    ("-> Next", "Next::Behind"),
+    ("-> Outgoing", "Outgoing::Nothing"),
+    ("-> Received", "Received::Unknown"),
+    ("-> Stop", "Stop::Idle"),
+    (", Fault>", "Err(crate::Fault::TooLarge { size: 0, limit: 0 })"),
+];
 
 /// All of them, those of tools left out. `list` gives the mutants of files, as JSON.
 pub(super) fn pairs(tree: &Tree, list: impl Fn(&[String]) -> Result<String>) -> Result<Vec<Pair>> {
@@ -66,36 +78,38 @@ pub(super) fn pairs(tree: &Tree, list: impl Fn(&[String]) -> Result<String>) -> 
     Ok(pairs.into_values().collect())
 }
 
-/// The mutants of the innermost function around a line: those of its whole body, or where it has
-/// none all others.
+/// The mutants of the innermost function around a line.
 fn of_function(mutants: &[Mutant], line: usize) -> Vec<Mutant> {
     let around = |mutant: &&Mutant| (mutant.function.0..=mutant.function.1).contains(&line);
     let functions = mutants.iter().filter(around).map(|mutant| mutant.function);
-    let Some(function) = functions.min_by_key(|(first, last)| last - first) else {
-        return Vec::new();
-    };
-    let all = mutants.iter().filter(|mutant| mutant.function == function);
-    let (bodies, others): (Vec<_>, Vec<_>) = all.cloned().partition(|mutant| mutant.is_body);
-    if bodies.is_empty() { others } else { bodies }
+    let innermost = functions.min_by_key(|(first, last)| last - first);
+    mutants.iter().filter(|mutant| Some(mutant.function) == innermost).cloned().collect()
 }
 
-/// Mutants by file; what is outside of functions is left out.
+/// Mutants of whole bodies by file: a change within may belong to another statement than the one
+/// that is drawn, or to none.
 fn read(json: &str) -> Result<BTreeMap<String, Vec<Mutant>>> {
     let list: Value = serde_json::from_str(json).context("the list of cargo-mutants")?;
     let mut mutants: BTreeMap<String, Vec<Mutant>> = BTreeMap::new();
     for mutant in list.as_array().context("no list of mutants")? {
         let text = |key: &str| mutant[key].as_str().with_context(|| format!("no {key}"));
-        let function = &mutant["function"]["span"];
-        if function.is_null() {
+        if text("genre")? != "FnValue" {
             continue;
         }
+        let function = &mutant["function"]["span"];
         let function = (place(&function["start"])?.line, place(&function["end"])?.line);
+        let (mut name, mut instead) = (text("name")?.to_owned(), text("replacement")?);
+        let returned = mutant["function"]["return_type"].as_str().unwrap_or_default();
+        let value = VALUES.iter().find(|(end, _)| returned.ends_with(end)).map(|(_, value)| value);
+        if let Some(value) = value.filter(|_| instead.contains("Default::default()")) {
+            name = name.replace(&format!(" with {instead}"), &format!(" with {value}"));
+            instead = value;
+        }
         mutants.entry(text("file")?.to_owned()).or_default().push(Mutant {
-            name: text("name")?.to_owned(),
+            name,
             from: place(&mutant["span"]["start"])?,
             to: place(&mutant["span"]["end"])?,
-            instead: text("replacement")?.to_owned(),
-            is_body: text("genre")? == "FnValue",
+            instead: instead.to_owned(),
             function,
         });
     }
@@ -151,14 +165,17 @@ mod tests {
 }
 ";
 
-    fn listed(genre: &str, [line, from, to]: [usize; 3], instead: &str) -> String {
+    fn listed(genre: &str, [line, from, to]: [usize; 3], value: &str, returned: &str) -> String {
         let place = |column| format!("{{\"line\":{line},\"column\":{column}}}");
         let span = format!("{{\"start\":{},\"end\":{}}}", place(from), place(to));
-        let function = "{\"span\":{\"start\":{\"line\":2,\"column\":1},\
-                         \"end\":{\"line\":7,\"column\":2}}}";
+        let function = format!(
+            "{{\"return_type\":\"{returned}\",\"span\":{{\"start\":{{\"line\":2,\"column\":1}},\
+             \"end\":{{\"line\":7,\"column\":2}}}}}}"
+        );
         format!(
-            "{{\"name\":\"n\",\"file\":\"a/src/a.rs\",\"genre\":\"{genre}\",\"span\":{span},\
-             \"replacement\":\"{instead}\",\"function\":{function}}}"
+            "{{\"name\":\"to {returned} with {value}\",\"file\":\"a/src/a.rs\",\
+             \"genre\":\"{genre}\",\"span\":{span},\"replacement\":\"{value}\",\
+             \"function\":{function}}}"
         )
     }
 
@@ -173,22 +190,36 @@ mod tests {
 
     #[test]
     fn a_function_is_paired_with_each_statement_that_it_serves() {
-        let operator = listed("BinaryOperator", [5, 15, 16], "<=");
-        let pairs = found(std::slice::from_ref(&operator));
+        let operator = listed("BinaryOperator", [5, 15, 16], "<=", "-> bool");
+        let body = listed("FnValue", [6, 5, 6], "true", "-> bool");
+        let pairs = found(&[operator, body]);
         let ids: Vec<&str> = pairs.iter().map(|pair| pair.id.as_str()).collect();
         assert_eq!(ids, ["M-1", "M-2"]);
         assert_eq!(pairs[0].tests[0].name, "a");
-        let mutated = pairs[0].mutants[0].apply(TEXT).unwrap();
-        assert_eq!(mutated, TEXT.replace("1 < 2", "1 <= 2"));
-        // The whole body goes first.
-        let pairs = found(&[operator, listed("FnValue", [6, 5, 6], "true")]);
         assert_eq!(pairs[0].mutants.len(), 1);
         assert_eq!(pairs[0].mutants[0].apply(TEXT).unwrap(), TEXT.replace("    é\n", "    true\n"));
     }
 
     #[test]
+    fn a_type_without_a_default_has_a_value_of_ours() {
+        let mutant = |value, returned| {
+            let mut pair = found(&[listed("FnValue", [6, 5, 6], value, returned)]).remove(0);
+            pair.mutants.remove(0)
+        };
+        let ours = mutant("Default::default()", "-> Flow");
+        assert_eq!(
+            (ours.instead.as_str(), ours.name.as_str()),
+            ("Flow::Next", "to -> Flow with Flow::Next")
+        );
+        let ours = mutant("Ok(Default::default())", "-> Result<Packet<'_>, Fault>");
+        assert!(ours.instead.starts_with("Err("), "{ours:?}");
+        assert_eq!(mutant("Ok(0)", "-> Result<u8, Fault>").instead, "Ok(0)");
+        assert_eq!(mutant("Default::default()", "-> Mayflow").instead, "Default::default()");
+    }
+
+    #[test]
     fn a_place_that_is_not_there_changes_nothing() {
-        let mutant = found(&[listed("FnValue", [99, 1, 2], "x")]).remove(0).mutants.remove(0);
+        let mutant = found(&[listed("FnValue", [99, 1, 2], "x", "")]).remove(0).mutants.remove(0);
         assert_eq!(mutant.apply(TEXT), None);
     }
 }

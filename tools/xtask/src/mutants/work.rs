@@ -1,19 +1,25 @@
 //! A copy of the tree in which mutants are built and their tests run: the tree itself stays as it
-//! is, and what was built of the copy serves the next mutant.
+//! is, and what was built of the copy serves the next mutant. What was built of the tree serves the
+//! first: it is copied too, never shared, for cargo takes what a copy left for the tree's own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 
 use super::pairs::Mutant;
 use super::witness::{Target, Test};
-use crate::run::program;
+use crate::run::{capture, program};
 use crate::tree::Tree;
 
 /// How long the tests of one statement may take, in seconds: most take a few.
 const PATIENCE: &str = "120";
+/// A test that misses what a mutant took away often waits out its own patience: side by side, one
+/// patience is over for all of them.
+const AT_ONCE: &str = "16";
 /// What `timeout` answers when it had to end its command.
 const TIMED_OUT: i32 = 124;
 
@@ -21,8 +27,8 @@ const TIMED_OUT: i32 = 124;
 pub(super) struct Work {
     tree: PathBuf,
     built: PathBuf,
-    /// Tests that pass without a mutant.
-    good: BTreeSet<Test>,
+    /// Tests that pass without a mutant, by their names with modules.
+    good: BTreeMap<Test, Vec<String>>,
 }
 
 /// What the tests made of a mutant.
@@ -38,7 +44,10 @@ impl Work {
     pub(super) fn new(tree: &Tree) -> Result<Self> {
         let home = tree.root().join("target/mutants");
         let work =
-            Self { tree: home.join("tree"), built: home.join("target"), good: BTreeSet::new() };
+            Self { tree: home.join("tree"), built: home.join("target"), good: BTreeMap::new() };
+        if !work.built.exists() {
+            take_over(&built_of(tree).join("debug"), &work.built.join("debug"))?;
+        }
         let mut gone = files(&work.tree)?;
         for file in tree.files() {
             let (from, to) = (tree.root().join(&file.path), work.tree.join(&file.path));
@@ -56,57 +65,65 @@ impl Work {
         Ok(work)
     }
 
-    /// Tests that fail without a mutant would notice every one.
-    pub(super) fn baseline(&mut self, tests: &[Test]) -> Result<()> {
-        let new: Vec<&Test> = tests.iter().filter(|test| !self.good.contains(test)).collect();
-        for (package, tests) in by_package(&new) {
-            if !self.build(package, &tests)? {
-                bail!("the tests of {package} do not build without a mutant");
-            }
-            if !self.pass(package, &tests)? {
-                bail!("tests of {package} fail without a mutant: {tests:?}");
-            }
-        }
-        self.good.extend(new.into_iter().cloned());
-        Ok(())
-    }
-
-    /// Builds a mutant, runs tests until one notices it, and takes it back.
-    pub(super) fn run(&self, path: &str, mutant: &Mutant, tests: &[Test]) -> Result<Outcome> {
+    /// Builds a mutant and runs tests until one notices it.
+    pub(super) fn run(&mut self, path: &str, mutant: &Mutant, tests: &[Test]) -> Result<Outcome> {
         let file = self.tree.join(path);
         let text = std::fs::read_to_string(&file)?;
         let name = &mutant.name;
         let mutated = mutant.apply(&text).with_context(|| format!("no place for {name}"))?;
-        std::fs::write(&file, mutated)?;
-        let outcome = self.try_packages(tests);
-        std::fs::write(&file, text)?;
-        outcome
-    }
-
-    fn try_packages(&self, tests: &[Test]) -> Result<Outcome> {
-        for (package, tests) in by_package(&tests.iter().collect::<Vec<_>>()) {
-            if !self.build(package, &tests)? {
-                return Ok(Outcome::Unviable);
-            }
-            if !self.pass(package, &tests)? {
-                return Ok(Outcome::Noticed);
+        for (package, tests) in by_package(tests) {
+            self.baseline(package, &tests)?;
+            std::fs::write(&file, &mutated)?;
+            let outcome = self.look(package, &tests);
+            std::fs::write(&file, &text)?;
+            match outcome? {
+                Outcome::Survived => {}
+                outcome => return Ok(outcome),
             }
         }
         Ok(Outcome::Survived)
     }
 
+    /// Tests that fail without a mutant would notice every one.
+    fn baseline(&mut self, package: &str, tests: &[&Test]) -> Result<()> {
+        let is_new = |test: &&&Test| !self.good.contains_key(**test);
+        let tests: Vec<&Test> = tests.iter().filter(is_new).copied().collect();
+        if tests.is_empty() {
+            return Ok(());
+        }
+        ensure!(self.build(package, &tests)?, "{package} does not build without a mutant");
+        let mut list = self.cargo_test(&[], package, &tests);
+        list.args(["--", "--list", "--format", "terse"]);
+        let (listed, _) = capture(list)?;
+        for test in &tests {
+            let paths = paths_of(&test.name, &listed);
+            ensure!(!paths.is_empty(), "{package} has no test {}", test.name);
+            self.good.insert((*test).clone(), paths);
+        }
+        ensure!(self.pass(package, &tests, &[])?, "{package} fails without a mutant: {tests:?}");
+        Ok(())
+    }
+
+    fn look(&self, package: &str, tests: &[&Test]) -> Result<Outcome> {
+        if !self.build(package, tests)? {
+            return Ok(Outcome::Unviable);
+        }
+        let pass = self.pass(package, tests, &["--test-threads", AT_ONCE])?;
+        Ok(if pass { Outcome::Survived } else { Outcome::Noticed })
+    }
+
     fn build(&self, package: &str, tests: &[&Test]) -> Result<bool> {
         let mut command = self.cargo_test(&[], package, tests);
         command.arg("--no-run");
-        succeeds(command)
+        succeeds(quiet(command))
     }
 
     /// A test that hangs does not pass.
-    fn pass(&self, package: &str, tests: &[&Test]) -> Result<bool> {
+    fn pass(&self, package: &str, tests: &[&Test], how: &[&str]) -> Result<bool> {
         let mut command = self.cargo_test(&["timeout", PATIENCE], package, tests);
-        command.arg("--");
-        command.args(tests.iter().map(|test| test.name.as_str()));
-        succeeds(command)
+        command.args(["--", "--exact"]).args(how);
+        command.args(tests.iter().filter_map(|test| self.good.get(*test)).flatten());
+        succeeds(quiet(command))
     }
 
     fn cargo_test(&self, before: &[&str], package: &str, tests: &[&Test]) -> Command {
@@ -119,23 +136,67 @@ impl Work {
                 Target::Library => command.arg("--lib"),
             };
         }
-        command.env("CARGO_TARGET_DIR", &self.built).env("CARGO_PROFILE_DEV_DEBUG", "0");
-        // A mutant leaves parameters and imports unused.
-        command.env("RUSTFLAGS", "--cap-lints=allow").env("RUST_BACKTRACE", "0");
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.env("CARGO_TARGET_DIR", &self.built).env("RUST_BACKTRACE", "0");
         command
     }
 }
 
-/// The packages that are built soonest first.
-fn by_package<'t>(tests: &[&'t Test]) -> Vec<(&'t str, Vec<&'t Test>)> {
-    let mut packages: BTreeMap<&str, Vec<&Test>> = BTreeMap::new();
-    for test in tests {
-        packages.entry(&test.package).or_default().push(test);
+/// Where what is built of the tree lies.
+fn built_of(tree: &Tree) -> PathBuf {
+    let elsewhere = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    tree.root().join(elsewhere.unwrap_or_else(|| "target".into()))
+}
+
+/// Copies what is built of other people's crates, if it is, with the times by which cargo knows it.
+fn take_over(from: &Path, to: &Path) -> Result<()> {
+    for part in [".fingerprint", "build", "deps"] {
+        let (from, to) = (from.join(part), to.join(part));
+        for path in files(&from)? {
+            let inside = path.strip_prefix(&from)?;
+            let name = inside.iter().next().and_then(OsStr::to_str).unwrap_or_default();
+            // Programs among them are tests of ours.
+            if is_ours(name) || part == "deps" && path.extension().is_none() {
+                continue;
+            }
+            let to = to.join(inside);
+            std::fs::create_dir_all(to.parent().context("a file is in a folder")?)?;
+            std::fs::copy(&path, &to).with_context(|| to.display().to_string())?;
+            let time = std::fs::metadata(&path)?.modified()?;
+            File::open(&to)?.set_modified(time)?;
+        }
     }
-    let mut packages: Vec<_> = packages.into_iter().collect();
-    packages.sort_by_key(|(package, _)| *package == "zzq-broker");
-    packages
+    Ok(())
+}
+
+/// Whether something that is built is of a crate of the tree, by its name.
+fn is_ours(name: &str) -> bool {
+    let name = name.strip_prefix("lib").unwrap_or(name);
+    name.starts_with("zzq") || name.starts_with("xtask")
+}
+
+/// The tests of this name among those listed, one a line: others may have a name that it is part
+/// of, and no tag.
+fn paths_of(name: &str, listed: &str) -> Vec<String> {
+    let listed = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+    let is_it = |path: &&str| path.rsplit("::").next() == Some(name);
+    listed.filter(is_it).map(str::to_owned).collect()
+}
+
+fn quiet(mut command: Command) -> Command {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// The packages that are built soonest first, and of each the tests in its library: those outside
+/// are linked one by one, and few mutants come so far.
+fn by_package(tests: &[Test]) -> Vec<(&str, Vec<&Test>)> {
+    let mut packages: BTreeMap<_, Vec<&Test>> = BTreeMap::new();
+    for test in tests {
+        let is_broker = test.package == "zzq-broker";
+        let key = (is_broker, test.package.as_str(), test.target != Target::Library);
+        packages.entry(key).or_default().push(test);
+    }
+    packages.into_iter().map(|((_, package, _), tests)| (package, tests)).collect()
 }
 
 fn succeeds(mut command: Command) -> Result<bool> {
@@ -161,4 +222,16 @@ fn files(folder: &Path) -> Result<BTreeSet<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_is_listed_under_its_whole_name() {
+        let listed = "a: test\nx::a: test\nx::y::ba: test\na_b: test\na: benchmark\n";
+        assert_eq!(paths_of("a", listed), ["a", "x::a"]);
+        assert!(paths_of("b", listed).is_empty());
+    }
 }
