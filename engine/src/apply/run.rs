@@ -127,6 +127,7 @@ mod tests {
             runs in prop::collection::vec((1..6_u16, 0..500_u32), 1..5),
             unknown in any::<bool>(),
         ) {
+            //= MQTT311-4.3.3-2, MQTT5-4.3.3-10, MQTT5-4.3.3-12
             let (mut whole, mut single) = (state(), state());
             let mut decision = DecisionBuf::new();
             decision.push_plain(session(1), QoS::AtMostOnce, false);

@@ -58,6 +58,7 @@ impl State {
     //= MQTT311-3.1.2-6
     //= MQTT311-3.1.2-8
     //= MQTT311-3.1.3-2
+    //= MQTT311-4.1.0-2
     //= MQTT5-3.1.2-4
     //= MQTT5-3.1.2-5
     //= MQTT5-3.1.2-6
@@ -186,7 +187,6 @@ impl State {
     }
 
     //= MQTT311-4.1.0-1
-    //= MQTT311-4.1.0-2
     //= MQTT5-4.1.0-1
     //= MQTT5-4.1.0-2
     pub(super) fn session_end(

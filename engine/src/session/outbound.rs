@@ -222,6 +222,7 @@ impl Outbound {
     //= MQTT5-4.4.0-1
     //= MQTT5-4.6.0-5
     //= MQTT311-4.6.0-5
+    //= MQTT5-4.8.2-4
     //= MQTT5-4.9.0-2
     pub fn next(&mut self, queue: &Queue, progress: Progress) -> Outgoing {
         self.early.advance(progress.committed);

@@ -162,6 +162,13 @@ fn a_password_needs_a_user_name_before_version_5() {
 }
 
 #[test]
+fn a_connect_that_breaks_the_rules_is_closed_before_any_timeout() {
+    //= MQTT311-3.1.4-1
+    let broker = Broker::start(false, &["--connect-timeout", "600s"]);
+    closes(&broker, "10 0D 00 04 4D 51 54 54 04 82 00 3C 00 01 61");
+}
+
+#[test]
 fn clients_without_ids_do_not_share_one() {
     //= B08, MQTT5-3.1.3-6, MQTT5-3.1.3-7, MQTT5-3.2.2-16, MQTT311-3.1.3-6
     in_both_modes(|broker| {
@@ -407,6 +414,18 @@ fn a_session_does_not_end_while_its_connection_lasts() {
 }
 
 #[test]
+fn nothing_comes_behind_a_disconnect() {
+    //= MQTT5-3.14.4-1
+    in_both_modes(|broker| {
+        for version in [V3, V4, V5] {
+            let mut client = Client::connect(broker, version, "a");
+            client.send_hex("E0 00 C0 00");
+            client.expect_close();
+        }
+    });
+}
+
+#[test]
 fn disconnect_may_shorten_the_expiry() {
     //= MQTT5-4.1.0-2
     in_both_modes(|broker| {
@@ -419,6 +438,7 @@ fn disconnect_may_shorten_the_expiry() {
 
 #[test]
 fn disconnect_may_not_give_an_expiry_to_a_session_without_one() {
+    //= MQTT5-4.13.2-1
     in_both_modes(|broker| {
         let mut client = Client::connect(broker, V5, "a");
         client.send_hex("E0 07 00 05 11 00 00 00 0A");

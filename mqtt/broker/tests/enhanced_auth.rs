@@ -260,6 +260,7 @@ fn a_client_authenticates_again_while_its_messages_go_on() {
 fn who_fails_to_authenticate_again_is_disconnected() {
     //= MQTT5-4.12.1-1
     //= MQTT5-4.12.1-2
+    //= MQTT5-4.12.0-5
     //= MQTT5-4.12.0-7
     let (broker, _) = porter();
     for (breach, code) in [

@@ -108,9 +108,11 @@ fn ruled(by: Arc<Warden>) -> Hooks {
 
 #[test]
 fn a_refused_client_is_told_why_in_the_words_of_its_version() {
-    //= MQTT5-3.1.4-2
-    //= MQTT311-3.2.2-5
+    //= MQTT5-3.1.4-2, MQTT5-3.1.4-6, MQTT5-3.2.2-6, MQTT5-3.2.2-7
+    //= MQTT311-3.1.4-5, MQTT311-3.2.2-4, MQTT311-3.2.2-5
     let broker = Embedded::start(guarded(Arc::default()));
+    let mut reader = broker.connect(Version::V4, "reader");
+    reader.subscribe("t", 0);
     for (user, v4, v5) in [
         ("wrong", "20 02 00 04", "20 03 00 86 00"),
         ("stranger", "20 02 00 05", "20 03 00 87 00"),
@@ -121,12 +123,16 @@ fn a_refused_client_is_told_why_in_the_words_of_its_version() {
         ("moved", "20 02 00 03", "20 10 00 9D 0D 1C 00 0A 6F 74 68 65 72 3A 31 38 38 33"),
     ] {
         for (version, told) in [(Version::V4, v4), (Version::V5, v5)] {
-            let connect = Connect::new(version, "c").login(user, "x");
-            let mut client = broker.dial(version, &connect);
+            let mut bytes = Connect::new(version, "c").login(user, "x").encode();
+            bytes.extend(Publish::new("t", "refused").encode(version));
+            let mut client = broker.open(version);
+            client.send(&bytes);
             client.expect_hex(told);
             client.expect_close();
         }
     }
+    broker.connect(Version::V4, "other").say("t", "accepted", 0);
+    reader.expect("t", "accepted");
 }
 
 #[test]

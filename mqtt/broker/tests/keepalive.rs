@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use Version::{V3, V4, V5};
-use support::{Client, Connect, PATIENCE, Publish, Received, Version, in_both_modes};
+use support::{Broker, Client, Connect, PATIENCE, Publish, Received, Version, in_both_modes};
 
 /// Nothing is said and nothing comes for this long.
 #[track_caller]
@@ -98,6 +98,17 @@ fn deliveries_do_not_keep_a_client_alive() {
             sleep(Duration::from_millis(50));
         }
     });
+}
+
+#[test]
+fn a_keep_alive_of_the_server_is_told_and_holds() {
+    //= MQTT5-3.2.2-21, MQTT5-3.2.2-22
+    let broker = Broker::start(false, &["--max-keep-alive", "1"]);
+    for asked in [0, 600] {
+        let (mut client, accepted) = Connect::new(V5, "a").keep_alive(asked).open(&broker);
+        assert_eq!(accepted.number(0x13), Some(1), "{asked} s asked for");
+        client.expect_end(&[0x8D]);
+    }
 }
 
 #[test]

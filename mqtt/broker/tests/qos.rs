@@ -208,7 +208,7 @@ fn an_owed_pubrel_is_sent_again_and_the_publish_is_not() {
 #[test]
 fn unacknowledged_messages_are_sent_again_in_order_with_dup() {
     //= MQTT5-3.3.1-1, MQTT5-4.3.2-3, MQTT5-4.3.3-3, MQTT5-4.4.0-1, MQTT311-3.3.1-1
-    //= MQTT311-4.4.0-1, MQTT5-4.6.0-5
+    //= MQTT311-4.3.2-1, MQTT311-4.4.0-1, MQTT5-4.6.0-5
     in_both_modes(|broker| {
         for (version, id) in [(V3, "three"), (V4, "four"), (V5, "five")] {
             let connect = Connect::persistent(version, id);
@@ -230,6 +230,9 @@ fn unacknowledged_messages_are_sent_again_in_order_with_dup() {
             for message in &sent {
                 subscriber.acknowledge(message);
             }
+            subscriber.ping_without_messages();
+            subscriber.reset();
+            let (mut subscriber, _) = connect.open(broker);
             subscriber.ping_without_messages();
             subscriber.unsubscribe(&["t"]);
         }
@@ -629,7 +632,7 @@ fn an_expired_message_is_not_delivered_to_a_session_that_was_away() {
 
 #[test]
 fn a_qos_2_message_that_was_sent_does_not_expire() {
-    //= MQTT5-4.3.3-7, MQTT5-4.3.3-13
+    //= MQTT5-4.3.3-7
     in_both_modes(|broker| {
         let connect = Connect::persistent(V5, "subscriber");
         let (mut subscriber, _) = connect.open(broker);
@@ -643,6 +646,27 @@ fn a_qos_2_message_that_was_sent_does_not_expire() {
         let (mut subscriber, _) = connect.open(broker);
         let again = subscriber.expect("t", "x");
         assert_eq!((again.id, again.dup), (sent.id, true));
+    });
+}
+
+#[test]
+fn the_handshake_of_a_qos_2_publish_is_completed_after_its_expiry() {
+    //= MQTT5-4.3.3-13
+    in_both_modes(|broker| {
+        let (mut absent, _) = Connect::persistent(V5, "absent").open(broker);
+        absent.subscribe("t", 2);
+        absent.disconnect();
+        let (mut publisher, mut subscriber) = pair(broker, V5);
+        publisher.publish(&Publish::new("t", "x").qos(2, 1).properties("02 00 00 00 01"));
+        publisher.expect_ack(0x50, 1);
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        publisher.send_ack(0x62, 1);
+        publisher.expect_ack(0x70, 1);
+        // Its identifier is free.
+        subscriber.subscribe("t", 2);
+        publisher.publish(&Publish::new("t", "y").qos(2, 1));
+        publisher.expect_ack(0x50, 1);
+        subscriber.expect("t", "y");
     });
 }
 

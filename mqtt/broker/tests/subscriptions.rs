@@ -17,7 +17,17 @@ fn each_filter_gets_its_code_in_order() {
             let mut client = Client::connect(broker, version, "a");
             let filters = [("a", 2), ("b", 0), ("c", 1), ("d/#", 2), ("a", 1)];
             assert_eq!(client.subscribe_with("", &filters), [2, 0, 1, 2, 1]);
+            for topic in ["a", "b", "c", "d/x"] {
+                client.say(topic, topic, 1);
+                client.expect(topic, topic);
+            }
         }
+        // The session has them all.
+        let (mut client, _) = Connect::persistent(V5, "kept").open(broker);
+        client.subscribe_with("", &[("a", 1), ("b", 1)]);
+        client.disconnect();
+        let (mut client, _) = Connect::persistent(V5, "kept").open(broker);
+        assert_eq!(client.unsubscribe(&["a", "b"]), [0, 0]);
         let mut client = Client::connect(broker, V4, "a");
         client.send_hex("82 0A AB CD 00 01 61 01 00 01 62 00");
         client.expect_hex("90 04 AB CD 01 00");
@@ -33,6 +43,7 @@ fn unsubscribe_is_answered_whether_or_not_anything_matched() {
         five.subscribe("a", 0);
         five.subscribe("b", 0);
         assert_eq!(five.unsubscribe(&["x", "a", "a", "b"]), [0x11, 0, 0x11, 0]);
+        assert_eq!(five.unsubscribe(&["a", "b"]), [0x11, 0x11]);
         let mut four = Client::connect(broker, V4, "four");
         four.subscribe("a", 0);
         four.send_hex("A2 08 00 09 00 01 61 00 01 78");
@@ -42,7 +53,8 @@ fn unsubscribe_is_answered_whether_or_not_anything_matched() {
 
 #[test]
 fn unsubscribed_filters_get_nothing_more() {
-    //= MQTT311-3.10.4-1, MQTT311-3.10.4-2, MQTT5-3.10.4-1, MQTT5-3.10.4-2
+    //= MQTT311-3.10.4-1, MQTT311-3.10.4-2, MQTT311-3.10.4-6
+    //= MQTT5-3.10.4-1, MQTT5-3.10.4-2, MQTT5-3.10.4-6
     in_both_modes(|broker| {
         for version in [V4, V5] {
             let mut client = Client::connect(broker, version, "a");

@@ -28,9 +28,10 @@ fn goldens_decode_to_their_values() {
 
 #[test]
 fn goldens_encode_to_their_bytes() {
-    //= MQTT5-2.2.2-1
-    //= MQTT5-3.1.3-1
-    //= MQTT311-3.1.3-1
+    //= MQTT5-2.2.2-1, MQTT5-3.1.2-16, MQTT5-3.1.2-17, MQTT5-3.1.2-18, MQTT5-3.1.2-19
+    //= MQTT5-3.1.3-1, MQTT5-3.6.1-1, MQTT5-3.8.1-1, MQTT5-3.10.1-1
+    //= MQTT311-3.1.2-11, MQTT311-3.1.2-18, MQTT311-3.1.2-19, MQTT311-3.1.2-20
+    //= MQTT311-3.1.2-21, MQTT311-3.1.3-1, MQTT311-3.6.1-1, MQTT311-3.10.1-1
     for golden in goldens() {
         assert_eq!(encode(golden.version, &golden.packet), golden.bytes, "{:?}", golden.packet);
     }

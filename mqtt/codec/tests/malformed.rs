@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Row, V5, V31, V311, VERSIONS, answer, check, hex, read, refused};
-use zzq_codec::{Answer, Decoder, Fault, Limits, Malformed, PacketType, Sender, Violation};
-use zzq_types::ReasonCode;
+use zzq_codec::{Answer, Decoder, Fault, Field, Limits, Malformed, PacketType, Sender, Violation};
+use zzq_types::{ReasonCode, TextError};
 
 use ReasonCode::{MalformedPacket, ProtocolError, TopicAliasInvalid};
 use Sender::{Client, Server};
@@ -57,6 +57,14 @@ fn ill_formed_strings_close() {
         (V5, Client, "30 08 00 01 't' 04 03 00 01 FF", MalformedPacket),
         (V5, Server, "E0 06 80 04 1F 00 01 FF", MalformedPacket),
     ]);
+    // Not what is behind the text.
+    for (version, will) in [
+        (V311, "10 14 00 04 'MQTT' 04 06 00 00 00 01 'a' 00 02 C3 28 00 01 'w'"),
+        (V5, "10 14 00 04 'MQTT' 05 06 00 00 00 00 01 'a' 00 00 01 FF 00 00"),
+    ] {
+        let text = Malformed::Text(Field::WillTopic, TextError::IllFormed);
+        assert_eq!(refused(version, Client, &hex(will)).fault(), Fault::Malformed(text), "{will}");
+    }
 }
 
 #[test]

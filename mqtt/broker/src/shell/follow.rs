@@ -302,7 +302,6 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Whether receivers may have a message before it is committed.
-    //= MQTT5-4.3.2-4
     fn may_go_early(&self, publish: &PublishRecord<'_>) -> bool {
         !self.journal.is_log()
             || (publish.qos != QoS::ExactlyOnce

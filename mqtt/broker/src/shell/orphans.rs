@@ -64,7 +64,6 @@ impl GoingOn {
 
 impl<D: Disk> Shell<D> {
     /// Gives the messages that ended members left to other members of their groups.
-    //= MQTT5-4.8.2-4
     //= MQTT5-4.8.2-5
     pub(super) fn give_on_orphans(&mut self, io: &mut Io<'_, D>) {
         if self.orphaned.is_empty() {

@@ -42,14 +42,20 @@ fn prologue(cursor: &mut Cursor<'_>, bridges: bool) -> Result<(ProtocolVersion, 
     }
 }
 
+//= MQTT311-3.1.2-19
+//= MQTT311-3.1.2-21
 //= MQTT311-3.1.3-1
 //= MQTT311-3.1.3-3
 //= MQTT311-3.1.3-4
+//= MQTT311-3.1.3-5
 //= MQTT311-3.1.3-11
 //= MQTT311-3.1.4-1
+//= MQTT5-3.1.2-17
+//= MQTT5-3.1.2-19
 //= MQTT5-3.1.3-1
 //= MQTT5-3.1.3-3
 //= MQTT5-3.1.3-4
+//= MQTT5-3.1.3-5
 //= MQTT5-3.1.3-12
 //= MQTT5-3.1.4-1
 fn behind_level(mut cursor: Cursor<'_>, version: ProtocolVersion) -> Result<Connect<'_>, Fault> {
@@ -153,18 +159,12 @@ fn properties<'a>(
 
 /// In MQTT 3.1 the remaining length counts more than the flags: user name and password may be
 /// missing at the end. Later versions hold the flags to it.
-//= MQTT311-3.1.2-19
-//= MQTT311-3.1.2-21
-//= MQTT5-3.1.2-17
-//= MQTT5-3.1.2-19
 fn left_out(cursor: Cursor<'_>, version: ProtocolVersion) -> bool {
     version == ProtocolVersion::V31 && cursor.is_empty()
 }
 
-//= MQTT311-3.1.3-5
 //= MQTT311-3.1.3-7
 //= MQTT311-3.1.3-8
-//= MQTT5-3.1.3-5
 fn check_client_id(
     client_id: &str,
     clean_start: bool,

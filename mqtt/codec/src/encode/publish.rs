@@ -51,8 +51,6 @@ impl PublishPlace {
     ///
     /// # Panics
     /// If `packet` is empty.
-    //= MQTT311-3.3.1-2
-    //= MQTT5-3.3.1-2
     #[inline]
     pub fn set_dup(self, packet: &mut [u8]) {
         if self.packet_id_at.is_some() {

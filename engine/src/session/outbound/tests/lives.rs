@@ -425,6 +425,7 @@ fn one_message_survives_every_life() {
 
 #[test]
 fn two_messages_survive_every_life() {
+    //= MQTT311-4.3.2-1
     //= MQTT5-4.3.2-3
     //= MQTT5-4.3.3-6
     //= MQTT5-4.4.0-1

@@ -162,5 +162,9 @@ fn nothing_retained_comes_behind_unsuback() {
         let end = got.iter().position(|line| line.starts_with("UNSUBACK"));
         assert_eq!(end.map(|at| at + 1), Some(got.len()), "{what}: {got:?}");
         assert!(got.iter().any(|line| line.starts_with("SUBACK")), "{what}: {got:?}");
+        // It would have come.
+        reader.subscribe(3, "r/#", AtMostOnce);
+        world.pass(100);
+        assert!(reader.got().iter().any(|line| line.ends_with("retain")), "{what}");
     });
 }

@@ -194,6 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
     fn a_run_comes_out_as_its_packets_do_one_by_one(case in cases()) {
+        //= MQTT311-4.3.2-2, MQTT5-4.3.2-4, MQTT5-4.3.3-8
         for qos in ALL_QOS {
             let mut whole = Stage::new(&case, true);
             let mut single = Stage::new(&case, false);

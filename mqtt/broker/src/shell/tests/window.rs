@@ -39,6 +39,7 @@ fn answer(world: &mut World, client: &mut Client, qos: QoS, id: u16) {
 fn what_waits_comes_one_by_one_as_the_window_opens() {
     //= MQTT5-4.9.0-1
     //= MQTT5-4.9.0-2
+    //= MQTT5-4.6.0-6
     //= MQTT311-4.6.0-6
     for version in VERSIONS {
         for lanes in [1, 2] {
