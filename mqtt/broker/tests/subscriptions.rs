@@ -527,6 +527,7 @@ fn ten_thousand_subscriptions_of_one_client() {
 /// Bit 0x80 of the protocol level, as mosquitto's bridges set it.
 #[test]
 fn a_bridge_gets_back_nothing_that_it_brought_and_retained_messages_as_such() {
+    //= B52
     in_both_modes(|broker| {
         for version in [V3, V4] {
             let mut connect = Connect::new(version, "bridge").encode();
