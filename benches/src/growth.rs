@@ -87,7 +87,7 @@ impl Implied {
             Self::Steady => slope(0.1, 0.25),
             // From 10 to a million a tree needs six times as many comparisons, from ten thousand
             // on half as many again, and they come to cost a miss each.
-            Self::Logarithmic => slope(0.25, 0.4),
+            Self::Logarithmic => slope(0.2, 0.3),
             Self::Linear => slope(1.1, 1.2),
             Self::Times(most) => growth.most > most,
             Self::AtMost(most) => points.iter().any(|(_, cost)| *cost > most),

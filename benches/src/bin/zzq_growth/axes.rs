@@ -257,10 +257,10 @@ pub(crate) const AXES: &[Axis] = &[
         files: 0,
         work: work::lanes,
         measures: &[
-            times(name::QOS0, 2.5, "all but 1/lanes cross to another lane, and wake it"),
-            times(name::QOS1, 2.5, "all but 1/lanes cross to another lane, and wake it"),
+            times(name::QOS0, 2.0, "all but 1/lanes cross to another lane, and wake it"),
+            times(name::QOS1, 2.0, "all but 1/lanes cross to another lane, and wake it"),
             times(name::SUBSCRIPTION, 4.0, "each lane has a copy of the index"),
-            times(name::CHURN, 5.0, "each lane is told, and woken"),
+            times(name::CHURN, 4.0, "each lane is told, and woken"),
             times(name::EMPTY, 4.0, "each lane has its buffers"),
         ],
     },
