@@ -14,6 +14,7 @@ use zzq_wal::disk::Disk;
 use super::answers::Answer;
 use super::notes::Note;
 use super::packet_out::write_packet;
+use super::replay::Starts;
 use super::retained::Wish;
 use super::{Io, Shell};
 use crate::planted::{self, Bug};
@@ -22,11 +23,17 @@ use crate::planted::{self, Bug};
 #[derive(Debug)]
 pub(super) enum Then {
     /// SUBACK or UNSUBACK, already encoded, and the retained messages that are owed.
-    Acknowledge { conn: ConnId, session: SessionNumber, packet: Vec<u8>, wishes: Vec<Wish> },
+    Acknowledge {
+        conn: ConnId,
+        session: SessionNumber,
+        packet: Vec<u8>,
+        wishes: Vec<Wish>,
+        starts: Starts,
+    },
     /// An ended session is forgotten.
     Forget { session: SessionNumber },
     /// Subscriptions of a session that is up again go on with history.
-    Replay { conn: ConnId, session: SessionNumber },
+    Replay { conn: ConnId, session: SessionNumber, starts: Starts },
     /// Without a log: what was sent live before retained messages were found is here.
     Sighted { granting: u64 },
 }
@@ -93,14 +100,16 @@ impl<D: Disk> Shell<D> {
             return;
         }
         match self.changes.open.remove(key).then {
-            Then::Acknowledge { conn, session, packet, wishes } => {
+            Then::Acknowledge { conn, session, packet, wishes, starts } => {
                 if let Some(link) = self.links.up_mut(conn) {
                     link.staged_subs.clear();
                 }
                 self.grant_wishes(io, conn, session, wishes, packet);
-                self.start_replays(io, conn, session);
+                self.start_replays(io, conn, session, starts);
             }
-            Then::Replay { conn, session } => self.start_replays(io, conn, session),
+            Then::Replay { conn, session, starts } => {
+                self.start_replays(io, conn, session, starts);
+            }
             Then::Sighted { granting } => self.sighted(io, granting),
             Then::Forget { session } => self.forget_ended(io, session),
         }

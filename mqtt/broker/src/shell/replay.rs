@@ -44,13 +44,21 @@ const SAVE_EVERY: u64 = 1 << 20;
 
 type Key = (SessionNumber, SubNumber);
 
+/// What starts behind a fence: subscriptions of a session, each with the turn in which its fence
+/// was asked for. One that was asked for again meanwhile starts behind that one: what was decided
+/// before it may have passed the subscription by.
+pub(super) type Starts = Vec<(SubNumber, u64)>;
+
 /// See the file.
 #[derive(Debug)]
 pub(super) struct Replaying {
     seat: Option<ReplaySeat>,
     cursors: BTreeMap<Key, Cursor>,
-    /// Sessions whose subscriptions have their fence, to be looked at once it is applied here.
-    starting: Vec<(Lsn, ConnId, SessionNumber)>,
+    /// Subscriptions whose fence is awaited, with the turn in which it was asked for last.
+    fences: BTreeMap<Key, u64>,
+    last_turn: u64,
+    /// Those that have it, to be looked at once it is applied here.
+    starting: Vec<(Lsn, ConnId, SessionNumber, Starts)>,
     /// What was read is held until its record is applied, and then by that.
     holds: VecDeque<(Handed, Hold)>,
     /// Messages whose record is handed over.
@@ -138,6 +146,8 @@ impl Replaying {
         Self {
             seat,
             cursors: BTreeMap::new(),
+            fences: BTreeMap::new(),
+            last_turn: 0,
             starting: Vec::new(),
             holds: VecDeque::new(),
             messages: FxHashMap::default(),
@@ -149,6 +159,37 @@ impl Replaying {
     /// A subscription begins anew, or is another now.
     pub(super) fn forget(&mut self, session: SessionNumber, sub: SubNumber) {
         self.cursors.remove(&(session, sub));
+    }
+
+    /// Subscriptions that begin, or begin anew, behind a fence that is about to be asked for.
+    pub(super) fn await_fence(
+        &mut self,
+        session: SessionNumber,
+        subs: impl Iterator<Item = SubNumber>,
+    ) -> Starts {
+        self.last_turn += 1;
+        let starts: Starts = subs.map(|sub| (sub, self.last_turn)).collect();
+        self.fences.extend(starts.iter().map(|(sub, turn)| ((session, *sub), *turn)));
+        starts
+    }
+
+    /// Whether a subscription takes history, or will behind its fence.
+    pub(super) fn has(&self, session: SessionNumber, sub: SubNumber) -> bool {
+        let key = (session, sub);
+        self.cursors.contains_key(&key) || self.fences.contains_key(&key)
+    }
+
+    /// Those whose fence has come.
+    fn fenced(&mut self, session: SessionNumber, starts: &Starts) -> Vec<SubNumber> {
+        let mut fenced = Vec::new();
+        for &(sub, turn) in starts {
+            let key = (session, sub);
+            if self.fences.get(&key) == Some(&turn) {
+                self.fences.remove(&key);
+                fenced.push(sub);
+            }
+        }
+        fenced
     }
 
     /// Bytes of messages that are read for clients and not in their outputs.
@@ -206,9 +247,11 @@ impl<D: Disk> Shell<D> {
         conn: ConnId,
         session: SessionNumber,
     ) {
-        let known = self.state.session(session);
-        if known.is_some_and(|known| known.replays().any(|(_, replay)| !replay.is_live)) {
-            let then = Then::Replay { conn, session };
+        let Some(known) = self.state.session(session) else { return };
+        let replays = known.replays().filter(|(_, replay)| !replay.is_live);
+        let starts = self.replaying.await_fence(session, replays.map(|(sub, _)| sub));
+        if !starts.is_empty() {
+            let then = Then::Replay { conn, session, starts };
             self.begin_change(io, |change| Note::Sight { change }, then);
         }
     }
@@ -219,9 +262,10 @@ impl<D: Disk> Shell<D> {
         io: &mut Io<'_, D>,
         conn: ConnId,
         session: SessionNumber,
+        starts: Starts,
     ) {
-        if self.replaying.seat.is_some() {
-            self.replaying.starting.push((self.journal.committed_lsn(), conn, session));
+        if !starts.is_empty() && self.replaying.seat.is_some() {
+            self.replaying.starting.push((self.journal.committed_lsn(), conn, session, starts));
             self.go_on_replaying(io);
         }
     }
@@ -258,12 +302,13 @@ impl<D: Disk> Shell<D> {
         while let Some((_, hold)) = self.replaying.holds.pop_front_if(|(by, _)| *by <= applied) {
             hold.until(self.followed);
         }
-        for (fence, conn, session) in std::mem::take(&mut self.replaying.starting) {
+        for (fence, conn, session, starts) in std::mem::take(&mut self.replaying.starting) {
             if self.followed < fence {
-                self.replaying.starting.push((fence, conn, session));
+                self.replaying.starting.push((fence, conn, session, starts));
                 io.turn_again();
             } else {
-                self.begin_replays(fence, conn, session);
+                let fenced = self.replaying.fenced(session, &starts);
+                self.begin_replays(fence, conn, session, &fenced);
             }
         }
         let keys: Vec<Key> = self.replaying.cursors.keys().copied().collect();
@@ -281,12 +326,19 @@ impl<D: Disk> Shell<D> {
         }
     }
 
-    fn begin_replays(&mut self, fence: Lsn, conn: ConnId, session: SessionNumber) {
+    fn begin_replays(
+        &mut self,
+        fence: Lsn,
+        conn: ConnId,
+        session: SessionNumber,
+        fenced: &[SubNumber],
+    ) {
         if self.links.up_mut(conn).is_none_or(|link| link.session != Some(session)) {
             return;
         }
         let Some(known) = self.state.session(session) else { return };
-        for (sub, replay) in known.replays().filter(|(_, replay)| !replay.is_live) {
+        let starts = known.replays().filter(|(sub, _)| fenced.contains(sub));
+        for (sub, replay) in starts.filter(|(_, replay)| !replay.is_live) {
             let key = (session, sub);
             let begun = self.replaying.cursors.get(&key);
             if begun.is_some_and(|begun| begun.conn == conn) {

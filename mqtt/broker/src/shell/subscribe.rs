@@ -19,7 +19,7 @@ use super::changes::Then;
 use super::journal::How;
 use super::notes::{Note, Taken};
 use super::packet_out::write_packet;
-use super::replay::begin;
+use super::replay::{Starts, begin};
 use super::retained::Wish;
 use super::rights::Permits;
 use super::{Flow, Io, Shell};
@@ -145,7 +145,8 @@ impl<D: Disk> Shell<D> {
             self.live.watch(session);
             self.grant_wishes(io, conn, session, std::mem::take(&mut wishes), Vec::new());
         }
-        let then = Then::Acknowledge { conn, session, packet, wishes };
+        let starts = self.starts_of(session, &granted);
+        let then = Then::Acknowledge { conn, session, packet, wishes, starts };
         self.begin_change(io, |change| Note::Subscribed { change, taken: taken.clone() }, then);
         Flow::Next
     }
@@ -411,6 +412,17 @@ impl<D: Disk> Shell<D> {
         wishes
     }
 
+    /// Those that begin to take history behind the fence of this change.
+    fn starts_of(&mut self, session: SessionNumber, granted: &[Granted<'_>]) -> Starts {
+        let replaying = &self.replaying;
+        let begins = |one: &&Granted<'_>| {
+            one.replay
+                .is_some_and(|replay| !replay.goes_on() || !replaying.has(session, one.number))
+        };
+        let starts: Vec<_> = granted.iter().filter(begins).map(|one| one.number).collect();
+        self.replaying.await_fence(session, starts.into_iter())
+    }
+
     fn subscriber(
         &self,
         session: SessionNumber,
@@ -552,7 +564,8 @@ impl<D: Disk> Shell<D> {
         }
         let gone: Vec<Box<str>> = removed.iter().map(|&(text, _)| text.into()).collect();
         self.live.watch(session);
-        let then = Then::Acknowledge { conn, session, packet, wishes: Vec::new() };
+        let (wishes, starts) = (Vec::new(), Vec::new());
+        let then = Then::Acknowledge { conn, session, packet, wishes, starts };
         let note = |change| Note::Unsubscribed { change, session, filters: gone.clone() };
         self.begin_change(io, note, then);
         Flow::Next

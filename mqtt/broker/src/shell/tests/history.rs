@@ -59,3 +59,38 @@ fn what_is_read_for_those_who_do_not_read_is_bounded() {
         assert_eq!((world.shell(0).replaying.counted(), world.shell(0).replaying.memory()), (0, 0));
     }
 }
+
+/// What was published between UNSUBSCRIBE and SUBSCRIBE was decided for neither. The fence of the
+/// first was taken for that of the second, so history ended in front of it.
+#[test]
+fn history_that_is_asked_for_again_begins_behind_its_own_fence() {
+    for version in [V311, V5] {
+        let mut setup = Setup::new(version);
+        setup.options.log = LogPolicy::All;
+        let mut world = setup.start();
+        let mut reader = world.member("reader");
+        world.publish(&mut reader, Line::new("t", "one", AtLeastOnce, 1));
+        reader.subscribe(9, "$replay/all/t", AtMostOnce);
+        world.pass(20);
+        assert_eq!(reader.got(), ["SUBACK 9", "t=one"], "{version:?}");
+        world.disk.hold();
+        reader.unsubscribe(2, "$replay/all/t");
+        world.settle();
+        // One record behind the other, in a group of their own.
+        reader.gather();
+        reader.publish(Line::new("t", "two", AtLeastOnce, 3));
+        reader.subscribe(4, "$replay/all/t", AtMostOnce);
+        reader.flush();
+        world.settle();
+        assert!(world.disk.release_next().is_some());
+        world.settle();
+        assert_eq!(reader.got(), ["UNSUBACK 2"], "{version:?}");
+        world.disk.release_all();
+        while world.disk.release_next().is_some() {
+            world.pass(20);
+        }
+        world.pass(20);
+        let got = reader.got();
+        assert_eq!(got, ["PUBACK 3", "SUBACK 4", "t=one", "t=two"], "{version:?}");
+    }
+}
