@@ -78,6 +78,8 @@ pub struct Client {
     is_unsure: bool,
     /// It has been ended since the last CONNECT was sent.
     is_ended: bool,
+    /// The last CONNECT was not answered: the broker may have carried it out, and yet may.
+    is_unheard: bool,
     heard_at: u64,
     said_at: u64,
     pinged: bool,
@@ -137,6 +139,7 @@ impl Client {
             is_guest: false,
             is_unsure: false,
             is_ended: false,
+            is_unheard: false,
             heard_at: 0,
             said_at: 0,
             pinged: false,
@@ -146,9 +149,11 @@ impl Client {
     }
 
     /// The broker has ended its session. It hears so by the next CONNACK only, and never if that is
-    /// lost: then it could not tell a new session from the one that it knew.
+    /// lost: then it could not tell a new session from the one that it knew. One that was not
+    /// answered may be carried out behind that end.
     pub fn session_ended(&mut self) {
         (self.is_unsure, self.is_ended) = (true, true);
+        self.must_clean |= self.is_unheard;
     }
 
     /// Which one.
@@ -218,6 +223,7 @@ impl Client {
     pub fn ended(&mut self, desk: &mut Desk<'_>, how: Ending) {
         let Some(conn) = self.conn() else { return };
         let was_opening = matches!(self.line, Line::Opening(..));
+        self.is_unheard = was_opening;
         desk.note(Event::Ended { conn, how });
         self.line = if was_opening { Line::Waiting(conn) } else { Line::Down };
         self.left_unanswered = std::mem::take(&mut self.unanswered);
@@ -277,6 +283,38 @@ impl Client {
             if !self.requests.contains_key(&id) {
                 return id;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::ClientPlan;
+
+    /// CONNECT, and the connection breaks before it is answered.
+    fn dials_unheard(client: &mut Client, desk: &mut Desk<'_>, conn: Conn) -> bool {
+        client.dial(desk, conn);
+        let Line::Opening(_, hello) = client.line else { return false };
+        client.ended(desk, Ending::Broken);
+        client.waited();
+        hello.clean
+    }
+
+    /// The broker carries an unanswered CONNECT out behind the end of the session that the client
+    /// knew: what is present then is another one.
+    #[test]
+    fn a_client_whose_session_ends_behind_an_unanswered_connect_begins_anew() {
+        for ended in [false, true] {
+            let (mut history, mut coverage) = (History::default(), Coverage::default());
+            let desk =
+                &mut Desk { history: &mut history, coverage: &mut coverage, now: 0, calm: true };
+            let mut client = Client::new(ClientId(0), "c".into(), ClientPlan::PLAIN, 1);
+            assert!(!dials_unheard(&mut client, desk, Conn(0)));
+            if ended {
+                client.session_ended();
+            }
+            assert_eq!(dials_unheard(&mut client, desk, Conn(1)), ended);
         }
     }
 }
