@@ -41,7 +41,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zzq_engine::{HashSeed, State};
+use zzq_engine::{HashSeed, SessionNumber, State};
 use zzq_lanes::driver::Rest;
 use zzq_lanes::driver::mem::{MemDriver, MemPeer};
 use zzq_lanes::{Lane, LaneWaker, Limits as LaneLimits, Millis, group};
@@ -347,6 +347,12 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
     /// How far a lane has applied the log.
     pub fn applied(&self, lane: usize) -> Lsn {
         self.shell(lane).followed
+    }
+
+    /// Sessions of a lane that it has begun to end for their full queues. If the broker is killed
+    /// now, the log says whether they are there.
+    pub fn ending_full(&self, lane: usize) -> Vec<SessionNumber> {
+        self.shell(lane).ending_full()
     }
 
     /// What the broker counts, each lane as of its last turn.

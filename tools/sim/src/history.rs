@@ -140,7 +140,7 @@ pub enum Event {
     /// The broker counts so many messages more that full queues have lost.
     Dropped { messages: u64 },
     /// The broker has ended a session for its full queue, or, where that is not certain, for
-    /// another reason in the same turn.
+    /// another reason in the same turn, or had begun to when it died.
     EndedFull { client: ClientId, certain: bool },
     /// From now on nothing goes wrong.
     Healed,

@@ -466,6 +466,7 @@ impl World {
             Death::Stopped => {}
         }
         self.note_history();
+        self.note_ending();
         let folds = self.node.die(how);
         self.note_folds(folds);
         self.note(Event::Died { how });

@@ -83,6 +83,11 @@ impl Full {
         self.dropping.get(&session)
     }
 
+    /// Sessions of this lane that are being ended.
+    pub(super) fn ending(&self) -> impl Iterator<Item = SessionNumber> {
+        self.ending.iter().copied()
+    }
+
     /// When [`Shell::relieve_queues`] is due, in log time.
     pub(super) const fn next_ms(&self) -> Option<u64> {
         self.next_ms
@@ -187,6 +192,13 @@ fn oldest(
 }
 
 impl<D: Disk> Shell<D> {
+    /// Sessions of this lane whose end for their full queue is handed over and not applied.
+    pub(crate) fn ending_full(&self) -> Vec<SessionNumber> {
+        let mut ending: Vec<_> = self.full.ending().collect();
+        ending.sort_unstable();
+        ending
+    }
+
     /// Queues that were full before the start are so again.
     pub(super) fn find_full_queues(&mut self, io: &mut Io<'_, D>) {
         if self.state.queued() == 0 {

@@ -3,8 +3,8 @@
 //! That subscriptions and messages are there is what [`super::delivered`] and
 //! [`super::subscriptions`] hold it to; here are the word itself and the identifiers of QoS 2.
 //! Allowed: either word after a CONNECT that was not answered, and after a session with an expiry
-//! of its own was left or one that the broker says it has ended for its full queue, which a crash
-//! may take back. MQTT 3.1 does not tell (its CONNACK has no such bit).
+//! of its own was left or one that the broker says it ends for its full queue, which a crash may
+//! take back. MQTT 3.1 does not tell (its CONNACK has no such bit).
 
 use std::collections::BTreeMap;
 
@@ -151,6 +151,22 @@ mod tests {
             script.connect(client, HELLO, present);
             script.connect(client, HELLO, true);
             assert_eq!(breaks(&script), [""; 0], "{present}");
+        }
+    }
+
+    #[test]
+    fn one_whose_end_had_begun_when_the_broker_was_killed() {
+        for (has_begun, present, fits) in
+            [(true, true, true), (true, false, true), (false, true, true), (false, false, false)]
+        {
+            let mut script = Script::new();
+            let client = script.member();
+            if has_begun {
+                script.note(Event::EndedFull { client, certain: false });
+            }
+            script.crash();
+            script.connect(client, HELLO, present);
+            assert_eq!(breaks(&script).is_empty(), fits, "{has_begun} {present}");
         }
     }
 

@@ -29,6 +29,27 @@ impl World {
         found.collect()
     }
 
+    /// Sessions that the broker has begun to end when it dies: it has said so to whoever runs it,
+    /// and what of that is in the log is found by the next start.
+    pub(super) fn note_ending(&mut self) {
+        let Some(broker) = self.node.broker.as_ref().filter(|_| self.plan.is_limited()) else {
+            return;
+        };
+        let client_of = |lane: usize, session: SessionNumber| {
+            let name = broker.state(lane).session(session)?.client();
+            let mut clients = self.history.names.iter().zip(0_u16..);
+            clients.find(|(known, _)| *known == name).map(|(_, at)| ClientId(at))
+        };
+        let lanes = 0..broker.lanes();
+        let ending = lanes.flat_map(|lane| {
+            broker.ending_full(lane).into_iter().filter_map(move |session| client_of(lane, session))
+        });
+        for client in ending.collect::<Vec<_>>() {
+            self.clients[usize::from(client.0)].session_ended();
+            self.note(Event::EndedFull { client, certain: false });
+        }
+    }
+
     /// What the lane has lost or ended in its turn.
     pub(super) fn note_full(&mut self, lane: usize, before: &[(ClientId, SessionNumber)]) {
         let Some(broker) = self.node.broker.as_ref().filter(|_| self.plan.is_limited()) else {
