@@ -33,6 +33,8 @@ pub struct Ledger<'h> {
     pub deaths: Vec<At>,
     /// When nothing went wrong any more.
     pub healed: Option<At>,
+    /// When all had come to rest then: what is published behind that shows what is there.
+    pub rested: Option<At>,
     /// Messages that the broker says full queues have lost.
     pub dropped: u64,
     /// It has no end at which everything that is owed must have come: that is said by itself, and

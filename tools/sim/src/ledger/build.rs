@@ -31,6 +31,7 @@ impl<'h> Ledger<'h> {
             messages: vec![MessageFacts::default(); history.messages.len()],
             deaths: Vec::new(),
             healed: None,
+            rested: None,
             dropped: 0,
             cut_short: false,
             time: LogTime::of(history),
@@ -98,6 +99,9 @@ impl<'h> Ledger<'h> {
                 }
             }
             Event::Published { conn, message, .. } => {
+                if self.message(*message).is_probe {
+                    self.rested.get_or_insert(at);
+                }
                 let facts = &mut self.messages[message.0 as usize];
                 facts.sent.get_or_insert(at);
                 facts.sent_last = Some(at);

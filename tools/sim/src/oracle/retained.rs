@@ -155,11 +155,9 @@ fn check_passed_by(
     }
 }
 
-/// How long its connection lives on, so that what is owed by it is in the session's queue.
-const GRANT_MS: u64 = 5000;
-
+/// What its connection owes to it is in the session's queue when all is at rest: if it ends before,
+/// nobody can tell.
 fn is_made_and_lasts(ledger: &Ledger<'_>, session: &SessionFacts, sub: &SubFacts) -> bool {
-    let Some(acked) = sub.acked else { return false };
     let Some(conn) = ledger.conns.get(&sub.conn) else { return false };
     let ends = [conn.cut, conn.ended.map(|(at, _)| at), conn.died, conn.left.map(|(at, _)| at)];
     let mut ends = ends.into_iter().flatten();
@@ -170,7 +168,8 @@ fn is_made_and_lasts(ledger: &Ledger<'_>, session: &SessionFacts, sub: &SubFacts
         && sub.options.qos != QoS::AtMostOnce
         && !sub.options.no_local
         && sub.options.retain_handling != RetainHandling::Never
-        && ends.all(|end| ledger.ms(end) > ledger.ms(acked) + GRANT_MS)
+        && sub.acked.is_some()
+        && ends.all(|end| ledger.rested.is_some_and(|rested| end > rested))
 }
 
 /// Written before SUBACK and not acknowledged before SUBSCRIBE, and nothing takes it or a later one
@@ -210,7 +209,7 @@ mod tests {
     use zzq_types::SubscribeOptions;
 
     use super::*;
-    use crate::history::{ClientId, Received};
+    use crate::history::{ClientId, Message, Received};
     use crate::ledger::script::{HELLO, Script, breaks};
 
     fn sent(script: &mut Script, reader: ClientId, message: MessageId) {
@@ -291,6 +290,26 @@ mod tests {
             assert_eq!(breaks(&script), broken);
             sent(&mut script, reader, message);
             assert_eq!(breaks(&script), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn what_a_connection_owes_is_asked_for_when_it_has_lived_until_all_was_at_rest() {
+        for is_at_rest in [false, true] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.ask(reader, "a/1", SubscribeOptions::with_qos(AtLeastOnce));
+            let message = script.retain(writer, "a/1", false);
+            script.acked(writer, message);
+            script.granted(reader, "a/1");
+            script.note(Event::Healed);
+            if is_at_rest {
+                script
+                    .send(Message { is_probe: true, ..Script::message(writer, "b", AtLeastOnce) });
+            }
+            script.pass(10_000);
+            script.crash();
+            assert_eq!(breaks(&script) == ["retained"], is_at_rest);
         }
     }
 
