@@ -7,7 +7,7 @@
 //! that a subscription to the past was given up and made again. What is published at QoS 1 may be
 //! published twice. What the client refuses comes again until that is heard, and is not looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zzq_types::{QoS, RetainHandling};
 
@@ -24,6 +24,8 @@ pub(super) const PROMISE: Promise = Promise {
 fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     for session in &ledger.sessions {
         let mut counts = BTreeMap::<MessageId, (usize, At)>::new();
+        let refused = session.received.iter().filter(|(.., one)| one.refused);
+        let refused: BTreeSet<_> = refused.filter_map(|(.., one)| one.message).collect();
         for (at, _, received) in &session.received {
             let Some(id) = received.message else { continue };
             let once = [ledger.message(id).qos, received.qos];
@@ -33,7 +35,7 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
             }
         }
         for (id, (count, last)) in counts {
-            if session.received.iter().any(|(.., one)| one.message == Some(id) && one.refused) {
+            if refused.contains(&id) {
                 continue;
             }
             let most = allowed(ledger, session, id, last);
