@@ -36,6 +36,8 @@ pub enum Bug {
     SubackAtCommit,
     /// Retained messages are looked up before every lane has taken the subscription.
     RetainedBeforeFence,
+    /// Retained messages that no log has are kept as they come, not as they were written.
+    RetainedAsItComes,
     /// A push into a full ring waits for room.
     BlockingPush,
     /// What was handed over is refused when the log fails, or when its disk is nearly full.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 104] = [
+pub const KINDS: [&str; 107] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -33,6 +33,7 @@ pub const KINDS: [&str; 104] = [
     "op ping",
     "op resend",
     "op repeat",
+    "op chat",
     "op late answer",
     "op refuse",
     "op stop reading",
@@ -49,6 +50,8 @@ pub const KINDS: [&str; 104] = [
     "lanes 3",
     "small rings",
     "lane sleeps",
+    "lanes held up",
+    "lane falls behind",
     "net cut",
     "net half-open for the broker",
     "net half-open for the client",

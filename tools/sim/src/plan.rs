@@ -21,6 +21,8 @@ pub struct Plan {
     pub ring: (usize, usize),
     /// Messages that a lane takes from each ring in one turn.
     pub messages_per_turn: usize,
+    /// Lanes are held up while clients on others go on.
+    pub holds_up: bool,
     /// Bytes of the log's largest group; a segment is eight of them.
     pub group_size: usize,
     /// There is no log.
@@ -107,6 +109,12 @@ pub struct ClientPlan {
     pub listens: bool,
     /// It publishes where others are joining.
     pub welcomes: bool,
+    /// Once in so many messages where others are joining one is retained.
+    pub retains: u64,
+    /// For so long in ms clients join others in one topic, and then in the next.
+    pub joining_ms: u64,
+    /// Once in so many acts it says much at once to all who chat; 0: it does not.
+    pub chats: u64,
     /// Now and then it publishes nothing for a while.
     pub pauses: bool,
     /// Once in so many messages at QoS 1 and 2 it refuses one; MQTT 5 alone.
@@ -199,6 +207,7 @@ impl Plan {
             lanes: lanes.unwrap_or(drawn),
             ring: *crowd.pick(&[(1024, 256), (16, 4), (3, 1)]),
             messages_per_turn: *crowd.pick(&[1, 256]),
+            holds_up: false,
             group_size: *chance.pick(&[32 * 1024, 64 * 1024]),
             in_memory,
             options,
@@ -231,6 +240,7 @@ impl Plan {
             plan.run_ahead(seed);
         }
         plan.draw_joining(seed);
+        plan.draw_holding_up(seed);
         plan
     }
 
@@ -264,6 +274,51 @@ impl Plan {
                 ..self.faults
             };
         }
+    }
+
+    /// Lanes are held up, each by itself: one gets no turn for a while, and then takes few messages
+    /// of what others have filled its rings with, beside all that its own clients say. Disk and
+    /// network are quick meanwhile. So what a lane does without having heard of the others shows:
+    /// a subscription, or the last write to a topic.
+    fn draw_holding_up(&mut self, seed: u64) {
+        let mut holding = Chance::new(seed, "holding up");
+        let joins = self.clients.iter().any(|client| client.joins);
+        // What is in no log has no other order than that of the rings.
+        let once_in = if self.in_memory { 1 } else { 4 };
+        // Who asks about each message that is said has no end of asking.
+        let is_free = self.lanes > 1 && self.guard.is_none() && !joins;
+        if !is_free || !holding.once_in(once_in) {
+            return;
+        }
+        self.holds_up = true;
+        self.messages_per_turn = 1;
+        self.ring = (1024, 256);
+        self.weather = Weather { delay_ms: 1, late_once_in: 0, ..self.weather };
+        self.write_ms = *holding.pick(&[1, 1, 10]);
+        for client in self.clients.iter_mut().filter(|client| !client.reads_history) {
+            client.welcomes = true;
+            client.chats = 6;
+            client.retains = if self.in_memory { 1 } else { 2 };
+            client.pause_ms = *holding.pick(&[5, 20]);
+        }
+        for _ in 0..holding.within(2, 3) {
+            let joiner = ClientPlan { pause_ms: 20, ..ClientPlan::of_joiner(&mut holding) };
+            self.clients.push(joiner);
+        }
+        for client in &mut self.clients {
+            client.joining_ms = 150;
+        }
+        self.faults = Faults {
+            kill: 2000,
+            power_cut: 2000,
+            power_cut_at_operation: 0,
+            behind_delivery: 0,
+            stop: 0,
+            cut: 500,
+            lane_sleeps: 6,
+            sleep_ms: *holding.pick(&[40, 120]),
+            ..self.faults
+        };
     }
 
     /// What comes before it is durable is not answered at once, and then the power goes: what a
@@ -445,6 +500,9 @@ impl ClientPlan {
         joins: false,
         listens: false,
         welcomes: false,
+        retains: 4,
+        joining_ms: 600,
+        chats: 0,
         pauses: false,
         refuses: 0,
         large: 40,

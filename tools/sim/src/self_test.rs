@@ -70,22 +70,25 @@ pub const BUGS: &[Bug] = bugs! {
     "acknowledge-before-durable" breaks "delivered": broker AcknowledgedEarly, 19;
     "lose-a-receipt" breaks "exactly_once": broker ReceiptLost, 6;
     "pubrel-ungated" breaks "exactly_once": broker PubrelUngated, 8;
-    "identifier-at-send" breaks "exactly_once": broker IdentifierAtSend, 5;
+    "identifier-at-send" breaks "exactly_once": broker IdentifierAtSend, 2;
     "repeat-answered-at-once" breaks "past": broker RepeatAnsweredAtOnce, 54;
     "early-at-qos-0" breaks "exactly_once": broker EarlyAtQos0, 53;
     "overlay-off" breaks "exactly_once": engine OverlayOff, 31;
     "apply-in-arrival-order" breaks "folds": broker ArrivalOrder, 6;
     "panic-in-apply" breaks "invariants": engine ApplyPanics, 2;
-    "blocking-push" breaks "healed": broker BlockingPush, 2;
+    "blocking-push" breaks "healed": broker BlockingPush, 6;
     "error-after-hand-over" breaks "refused": broker ErrorAfterHandOver, 14;
     "apply-twice" breaks "exactly_once": engine ApplyTwice, 4;
     "identifier-reused" breaks "protocol": engine IdentifierReused, 60;
     "history-ends-early" breaks "past": engine HistoryEndsEarly, 43;
     "offset-before-commit" breaks "past": broker OffsetBeforeCommit, 130;
     "drops-uncounted" breaks "limits": broker DropsUncounted, 84;
+    "suback-at-commit" breaks "delivered": broker SubackAtCommit, 2;
+    "retained-before-fence" breaks "retained": broker RetainedBeforeFence, 13;
+    "retained-as-it-comes" breaks "retained": broker RetainedAsItComes, 30;
     "trimmed-before-mark" breaks "healed": broker TrimmedBeforeMark, 1;
     "full-for-good" breaks "space": broker FullForGood, 22;
-    "cut-in-place" breaks "presence": wal NotInPlace, 56;
+    "cut-in-place" breaks "presence": wal NotInPlace, 65;
 };
 
 impl Bug {

@@ -132,6 +132,9 @@ impl World {
         if plan.lanes > 1 && plan.ring.0 < 10 {
             coverage.hit("small rings");
         }
+        if plan.holds_up {
+            coverage.hit("lanes held up");
+        }
         if plan.disk_bytes.is_some() {
             coverage.hit("disk small");
         }

@@ -14,7 +14,7 @@ use super::packets::{packet_id, payload};
 use super::{Client, Desk, Line, Request};
 use crate::guard::{DENIED_FILTER, FORBIDDEN, HIDDEN, METHOD, WORD};
 use crate::history::{Conn, Ending, Event, Hello, Message, MessageId};
-use crate::plan::Keeps;
+use crate::plan::{ClientPlan, Keeps};
 
 /// Topics are few, so that things collide.
 pub(crate) const TOPICS: [&str; 5] = ["a/1", "a/two", "b/1", "b/two", "city"];
@@ -38,8 +38,15 @@ const FILTERS: [&str; 12] = [
 const PAUSES_MS: u64 = 5000;
 const PAUSE_MS: u64 = 1500;
 
-/// For so long in ms clients join others in one topic, and then in the next.
-const JOINING_MS: u64 = 600;
+/// Where clients chat. Neighbours differ, so that what follows one another on one topic does not
+/// cross lanes in one piece.
+const CHAT: &str = "chat/#";
+const CHAT_TOPICS: [&str; 2] = ["chat/1", "chat/2"];
+const CHAT_MOST: usize = 60;
+
+/// SUBSCRIBEs and UNSUBSCRIBEs without an answer at most: they share identifiers with messages
+/// under way, and a lane that is held up answers none of them.
+const REQUESTS_MOST: usize = 30;
 
 /// What a reader of history asks for.
 pub(super) const HISTORY: &str = "$replay/all/#";
@@ -101,6 +108,9 @@ impl Client {
             self.proves = true;
             self.send_auth(desk, ReasonCode::ReAuthenticate, b"it is me");
         }
+        if self.plan.chats > 0 && self.chat(desk, conn) {
+            return Act::Nothing;
+        }
         let rests = self.plan.pauses && desk.now % PAUSES_MS < PAUSE_MS;
         match self.chance.weighted(&self.plan.weights) {
             0 if rests => {}
@@ -129,6 +139,34 @@ impl Client {
             _ => self.repeat_something(desk, conn),
         }
         Act::Nothing
+    }
+
+    /// Much at once, for all who chat: it fills the rings between lanes. False: not now.
+    fn chat(&mut self, desk: &mut Desk<'_>, conn: Conn) -> bool {
+        if !self.memory.filters.contains(CHAT) {
+            self.subscribe(desk, conn, &[(CHAT, SubscribeOptions::with_qos(QoS::AtMostOnce))]);
+            return true;
+        }
+        if !self.chance.once_in(self.plan.chats) {
+            return false;
+        }
+        desk.coverage.hit("op chat");
+        for at in 0..self.chance.index(CHAT_MOST) {
+            let message = Message {
+                client: self.id,
+                topic: CHAT_TOPICS[at % CHAT_TOPICS.len()].into(),
+                qos: QoS::AtMostOnce,
+                retain: false,
+                clears: false,
+                expiry_s: None,
+                is_will: false,
+                is_probe: false,
+                size: 12,
+            };
+            let message = desk.history.add_message(message);
+            self.send_publish(desk, conn, message, None, false);
+        }
+        true
     }
 
     /// A QoS 2 message whose PUBREC has not come is sent again on the same connection. Its PUBRECs
@@ -320,10 +358,10 @@ impl Client {
         let trespass = self.plan.trespasses && self.chance.once_in(6);
         let topic = if trespass { self.trespass(desk) } else { self.chance.pick(&TOPICS) };
         let welcomes = self.plan.welcomes && self.chance.once_in(2);
-        let retain = if welcomes { self.chance.once_in(4) } else { retain };
+        let retain = if welcomes { self.chance.once_in(self.plan.retains) } else { retain };
         let message = Message {
             client: self.id,
-            topic: if welcomes { joined(desk.now) } else { topic.into() },
+            topic: if welcomes { joined(&self.plan, desk.now) } else { topic.into() },
             qos: self.draw_qos(),
             retain,
             clears: retain && !welcomes && self.chance.once_in(4),
@@ -427,6 +465,9 @@ impl Client {
     }
 
     fn subscribe_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
+        if self.requests.len() >= REQUESTS_MOST {
+            return;
+        }
         if self.plan.reads_history {
             return self.subscribe_to_history(desk, conn);
         }
@@ -472,7 +513,7 @@ impl Client {
     /// To what is published to now, unless it has done so. No other subscription of it hides what
     /// this one lacks.
     fn join(&mut self, desk: &mut Desk<'_>, conn: Conn) {
-        let filter = joined(desk.now);
+        let filter = joined(&self.plan, desk.now);
         if self.memory.filters.contains(&filter) {
             return;
         }
@@ -522,7 +563,9 @@ impl Client {
     fn unsubscribe_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
         let known: Vec<String> = self.memory.filters.iter().cloned().collect();
         // Whoever reads history knows whether it does: it waits for what it has asked before.
-        if known.is_empty() || self.plan.reads_history && !self.requests.is_empty() {
+        let asks_enough = self.requests.len() >= REQUESTS_MOST;
+        let reads = self.plan.reads_history && !self.requests.is_empty();
+        if known.is_empty() || asks_enough || reads {
             return;
         }
         self.memory.reads_history = false;
@@ -562,8 +605,8 @@ impl Client {
 }
 
 /// Where clients join others at a time.
-fn joined(now: u64) -> String {
-    format!("new/{}", now / JOINING_MS)
+fn joined(plan: &ClientPlan, now: u64) -> String {
+    format!("new/{}", now / plan.joining_ms)
 }
 
 /// # Panics

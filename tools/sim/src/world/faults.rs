@@ -66,6 +66,9 @@ impl World {
         if self.plan.lanes > 1 && self.chance.once_in(faults.lane_sleeps) {
             // What the others do meanwhile waits in its rings, and in the log.
             self.coverage.hit("lane sleeps");
+            if self.plan.holds_up {
+                self.coverage.hit("lane falls behind");
+            }
             let lane = self.chance.index(usize::from(self.plan.lanes));
             self.asleep = Some((lane, now + self.chance.within(1, faults.sleep_ms)));
         }
