@@ -101,8 +101,8 @@ pub use error::{
     AppendError, Damage, OpenError, ReadError, StageError, TooManyProducers, TruncateError,
 };
 pub use log::{
-    Commits, Drive, DriverSteps, DriverThread, Entropy, HelperThread, Log, Options, Producer,
-    Reserve, Space, Staging, Stall, Status, Wake,
+    Commits, Drive, DriverSteps, DriverThread, Entropy, Found, HelperThread, Log, Options,
+    Producer, Reserve, Space, Staging, Stall, Status, Wake,
 };
 pub use lsn::{Handed, Lsn};
 pub use meta::{read_facts, write_facts};

@@ -1,6 +1,8 @@
 //! Starting: the directory is locked, the log opened, the state folded from it, and the first
 //! record of this start is durable before anybody is served.
 
+mod folding;
+
 use std::io;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
@@ -12,17 +14,16 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 use zzq_engine::record::Start;
 use zzq_engine::{
-    Effect, HashSeed, Index, Record, RecordError, SessionFlags, SessionNumber, Shard, State,
-    Subscriber,
+    HashSeed, Index, Record, RecordError, SessionFlags, SessionNumber, Shard, State, Subscriber,
 };
-use zzq_snapshot::Volume;
 use zzq_types::{Filter, Lsn};
-use zzq_wal::disk::{Disk, DiskFile};
+use zzq_wal::disk::Disk;
 use zzq_wal::io::{Backend, DirectoryLock, FileDisk, Issuers, LockError};
 use zzq_wal::{
     DriverThread, End, Log, LogClock, Options, Recovery, SegmentReport, Staging, Status, Wake,
 };
 
+use self::folding::{Base, FoldError, Folded, fold};
 use crate::clock::Clock;
 use crate::images::{self, Images, LoadError, Loaded, Replay, Target, TouchError};
 use crate::options::{BrokerOptions, DiskBackend};
@@ -200,7 +201,7 @@ pub(crate) fn open_log<D: Disk>(
     progress.step(Step::Image);
     let began = Instant::now();
     let loaded = images::load(&disk, target, &pace).map_err(|error| load_error(path, &error))?;
-    let Loaded { shelf, cold, mut states, covered, known } = loaded;
+    let Loaded { shelf, cold, states, covered, known } = loaded;
     let image_took = began.elapsed();
     options.visit_from = zzq_wal::Lsn::new(covered.next().get());
     options.durable = zzq_wal::Lsn::new(known.get());
@@ -209,22 +210,16 @@ pub(crate) fn open_log<D: Disk>(
     options.progress =
         Some(Box::new(move |found| log_progress.set(found.bytes_done, found.bytes_all)));
     let began = Instant::now();
-    let mut folding = Folding {
-        next: covered.next(),
-        bytes: 0,
-        wills: FxHashMap::default(),
-        untouched_in: shelf.newest().cloned(),
-        failed: None,
-    };
-    let mut visit = |found: zzq_wal::RecoveredRecord<'_>| folding.record(&mut states, &found);
-    let opened = Log::open(disk, options, clock.read().wall_ms, &mut visit);
-    let Folding { next, bytes, mut wills, failed, .. } = folding;
-    let (log, recovery) = opened.map_err(|error| match failed {
-        Some(error) => load_error(path, &error.into()),
-        None => start_error(path, &error),
+    let base = Base { states, covered, image: shelf.newest().cloned() };
+    let folded = fold(disk, options, base).map_err(|error| match error {
+        FoldError::Open(error) => start_error(path, &error),
+        FoldError::Touch(error) => load_error(path, &error.into()),
     })?;
+    let Folded { found, states, mut wills, records, bytes } = folded;
+    let opened = found.open(clock.read().wall_ms);
+    let (log, recovery) = opened.map_err(|error| start_error(path, &error))?;
     let log_took = began.elapsed();
-    let replay = Replay::measured(next.get() - covered.next().get(), bytes, log_took);
+    let replay = Replay::measured(records, bytes, log_took);
     let images = Images::new(log.clone(), shelf, cold, replay);
     let read = images::read_wills(&images.past(), &states, &mut wills);
     read.map_err(|reason| StartError::Damaged { path: path.into(), reason })?;
@@ -236,69 +231,6 @@ pub(crate) fn open_log<D: Disk>(
     progress.step(Step::Begin);
     let log = Some(Opened { images, log, recovery, covered, lock: None });
     Ok(Ground { states, indexes, wills, first_number, last_ms, log })
-}
-
-/// The log behind the image, on its way into the states.
-struct Folding<F> {
-    /// The record that comes next.
-    next: Lsn,
-    /// Of all bodies.
-    bytes: u64,
-    wills: FxHashMap<Lsn, HeldWill>,
-    /// The image, for queues that stayed in it.
-    untouched_in: Option<Volume<F>>,
-    /// Why a queue could not be read from it.
-    failed: Option<TouchError>,
-}
-
-impl<F: DiskFile> Folding<F> {
-    fn record(
-        &mut self,
-        states: &mut [State],
-        found: &zzq_wal::RecoveredRecord<'_>,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let lsn = Lsn::new(found.lsn.get());
-        if lsn != self.next {
-            let next = self.next;
-            return Err(format!("record {next} is gone, and no good image covers it").into());
-        }
-        self.next = lsn.next();
-        self.bytes += found.body.len() as u64;
-        let record = Record::decode(found.kind, found.body).map_err(boxed)?;
-        for state in states {
-            if let Err(error) = images::give_back(self.untouched_in.as_ref(), state, &record) {
-                let told = error.to_string();
-                self.failed = Some(error);
-                return Err(told.into());
-            }
-            fold(state, lsn, found.time_ms, &record, &mut self.wills);
-        }
-        Ok(())
-    }
-}
-
-fn fold(
-    state: &mut State,
-    lsn: Lsn,
-    time_ms: u64,
-    record: &Record<'_>,
-    wills: &mut FxHashMap<Lsn, HeldWill>,
-) {
-    state.apply(lsn, time_ms, record, &mut |effect: Effect<'_>| match effect {
-        Effect::WillHeld { lsn, .. } => {
-            if let Some(will) = HeldWill::of(record) {
-                wills.insert(lsn, will);
-            }
-        }
-        Effect::Released { lsn } => {
-            wills.remove(&lsn);
-        }
-        _ => {}
-    });
-}
-
-fn boxed(error: RecordError) -> Box<dyn std::error::Error + Send + Sync> {
-    Box::new(error)
 }
 
 fn start_error(path: &Path, error: &zzq_wal::OpenError) -> StartError {

@@ -38,6 +38,7 @@ pub(crate) use self::core::{FLIGHTS_MAX, ProducerShared};
 use self::core::{Lane, Leader};
 pub use self::core::{Stall, Wake};
 pub use self::driver::{DriverSteps, DriverThread};
+pub use self::open::Found;
 pub use self::options::{Commits, Entropy, Options};
 use self::presence::Presence;
 pub(crate) use self::presence::Where;

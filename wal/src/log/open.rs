@@ -25,6 +25,13 @@ use crate::recover::files::Files;
 use crate::recover::{Cleared, End, Recovered, Recovery, Visit, Why, recover};
 use crate::segment::{Segment, SegmentTable, segment_name, spare_name};
 
+/// A log that was read and is not open: nothing on its disk has been changed.
+pub struct Found<D: Disk> {
+    disk: Arc<D>,
+    options: Options,
+    recovered: Recovered<D>,
+}
+
 impl<D: Disk> Log<D> {
     /// Opens the log in the directory of `disk`, or makes one. `visit` sees every record from
     /// `options.visit_from` on, in LSN order. What was found is durable when this returns.
@@ -32,13 +39,27 @@ impl<D: Disk> Log<D> {
     /// The log does nothing by itself: see [`spawn_helper`](Self::spawn_helper).
     pub fn open(
         disk: D,
-        mut options: Options,
+        options: Options,
         now_ms: u64,
         visit: &mut Visit<'_>,
     ) -> Result<(Self, Recovery), OpenError> {
+        Self::find(disk, options, visit)?.open(now_ms)
+    }
+
+    /// The first half of [`open`](Self::open): reads the log, and changes nothing. For a caller
+    /// that knows only when it has seen all records whether it takes them.
+    pub fn find(disk: D, options: Options, visit: &mut Visit<'_>) -> Result<Found<D>, OpenError> {
         options.check().map_err(OpenError::Options)?;
         let disk = Arc::new(disk);
         let recovered = recover(&disk, &options, visit)?;
+        Ok(Found { disk, options, recovered })
+    }
+}
+
+impl<D: Disk> Found<D> {
+    /// The second half of [`Log::open`].
+    pub fn open(self, now_ms: u64) -> Result<(Log<D>, Recovery), OpenError> {
+        let Self { disk, mut options, recovered } = self;
         let Recovered { mut files, mut recovery, last, term, mut segments, unproven } = recovered;
         let meta = match files.meta.take() {
             // Before the first segment: its name alone may not be certain.

@@ -1,0 +1,379 @@
+//! The log behind the image becomes part of the states of lanes: read and put in order by one
+//! thread, decoded and applied by one for each lane.
+//!
+//! Owns: the way from one to the others, in batches, of which few are under way; which error is
+//! told. Assumes: what a lane's state becomes depends on the records and on nothing of others.
+//!
+//! Every lane decodes every record: whose it is stands in it, and what is decoded borrows from its
+//! bytes. That is little beside applying it.
+
+use std::mem::{size_of, take};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, Scope, ScopedJoinHandle};
+
+use rustc_hash::FxHashMap;
+use zzq_engine::{Effect, Record, State};
+use zzq_snapshot::Volume;
+use zzq_types::Lsn;
+use zzq_wal::disk::{Disk, DiskFile};
+use zzq_wal::{Found, Log, OpenError, Options, RecoveredRecord};
+
+use crate::images::{self, TouchError};
+use crate::shell::HeldWill;
+
+/// Bytes of a batch, about.
+const BATCH: usize = 256 * 1024;
+
+/// Batches that wait for the thread of the lane that is furthest behind.
+const AHEAD: usize = 4;
+
+/// What the log is folded into.
+pub(super) struct Base<F> {
+    pub(super) states: Vec<State>,
+    /// The last record in these states.
+    pub(super) covered: Lsn,
+    /// The image, for queues that stayed in it.
+    pub(super) image: Option<Volume<F>>,
+}
+
+/// The states with all of the log. It is not open yet: had a record been refused, nothing must
+/// have been changed.
+pub(super) struct Folded<D: Disk> {
+    pub(super) found: Found<D>,
+    pub(super) states: Vec<State>,
+    pub(super) wills: FxHashMap<Lsn, HeldWill>,
+    /// How many records were folded, and bytes of their bodies.
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+}
+
+/// Why a log is not folded.
+#[derive(Debug)]
+pub(super) enum FoldError {
+    /// It cannot be read, or a record of it not be decoded.
+    Open(OpenError),
+    /// A queue could not be read from the image.
+    Touch(TouchError),
+}
+
+/// Folds the log on `disk`. For one lane a thread beside this one brings nothing, as measured.
+/// Without threads for recovery whatever is asked of the disk is in an order that never varies.
+pub(super) fn fold<D: Disk>(
+    disk: D,
+    options: Options,
+    base: Base<D::File>,
+) -> Result<Folded<D>, FoldError> {
+    let Base { states, covered, image } = base;
+    let is_apart = options.recovery_threads > 0 && states.len() > 1;
+    thread::scope(|scope| {
+        let image = image.as_ref();
+        let parts =
+            states.into_iter().map(|state| Part { state, image, wills: FxHashMap::default() });
+        let way = |part| if is_apart { Way::apart(scope, part) } else { Way::here(part) };
+        let mut folding = Folding {
+            next: covered.next(),
+            bytes: 0,
+            batch: Batch::default(),
+            ways: parts.map(way).collect(),
+        };
+        let found = Log::find(disk, options, &mut |record| folding.record(&record));
+        folding.send();
+        // What a lane says comes first: it concerns records before those that others know of.
+        let ended = folding.ways.into_iter().map(Way::end).collect::<Vec<_>>();
+        let (mut failures, mut parts) = (Vec::new(), Vec::new());
+        for end in ended {
+            match end {
+                Ok(part) => parts.push(part),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        if let Some(first) = failures.into_iter().min_by_key(|failure| failure.lsn) {
+            return Err(first.error);
+        }
+        let found = found.map_err(FoldError::Open)?;
+        let (mut states, mut wills) = (Vec::new(), FxHashMap::default());
+        for part in parts {
+            states.push(part.state);
+            wills.extend(part.wills);
+        }
+        let records = folding.next.get() - covered.next().get();
+        Ok(Folded { found, states, wills, records, bytes: folding.bytes })
+    })
+}
+
+/// Where the log is read.
+struct Folding<'s, F> {
+    /// The record that comes next.
+    next: Lsn,
+    /// Of all bodies.
+    bytes: u64,
+    batch: Batch,
+    ways: Vec<Way<'s, F>>,
+}
+
+impl<F: DiskFile> Folding<'_, F> {
+    fn record(
+        &mut self,
+        found: &RecoveredRecord<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let lsn = Lsn::new(found.lsn.get());
+        if lsn != self.next {
+            let next = self.next;
+            return Err(format!("record {next} is gone, and no good image covers it").into());
+        }
+        self.next = lsn.next();
+        self.bytes += found.body.len() as u64;
+        self.batch.push(lsn, found);
+        if self.batch.size() >= BATCH && !self.send() {
+            return Err("a record before it was refused".into());
+        }
+        Ok(())
+    }
+
+    /// Gives the batch to all lanes, for another one may fail at an earlier record of it. False:
+    /// one of them takes no more.
+    fn send(&mut self) -> bool {
+        let batch = Arc::new(take(&mut self.batch));
+        let refused = self.ways.iter_mut().filter_map(|way| (!way.send(&batch)).then_some(()));
+        refused.count() == 0
+    }
+}
+
+/// Records on their way to lanes.
+#[derive(Default)]
+struct Batch {
+    records: Vec<Entry>,
+    bodies: Vec<u8>,
+}
+
+struct Entry {
+    lsn: Lsn,
+    time_ms: u64,
+    kind: u8,
+    len: usize,
+}
+
+impl Batch {
+    fn push(&mut self, lsn: Lsn, found: &RecoveredRecord<'_>) {
+        let RecoveredRecord { time_ms, kind, body, .. } = *found;
+        self.records.push(Entry { lsn, time_ms, kind, len: body.len() });
+        self.bodies.extend_from_slice(body);
+    }
+
+    fn size(&self) -> usize {
+        self.bodies.len() + self.records.len() * size_of::<Entry>()
+    }
+}
+
+/// How batches come to a lane's state.
+enum Way<'s, F> {
+    Here(Box<Result<Part<'s, F>, Failure>>),
+    Apart(SyncSender<Arc<Batch>>, ScopedJoinHandle<'s, Result<Part<'s, F>, Failure>>),
+}
+
+impl<'s, F: DiskFile> Way<'s, F> {
+    fn here(part: Part<'s, F>) -> Self {
+        Self::Here(Box::new(Ok(part)))
+    }
+
+    fn apart(scope: &'s Scope<'s, '_>, part: Part<'s, F>) -> Self {
+        let (way, batches) = sync_channel(AHEAD);
+        Self::Apart(way, scope.spawn(move || part.follow(&batches)))
+    }
+
+    fn send(&mut self, batch: &Arc<Batch>) -> bool {
+        match self {
+            Self::Apart(way, _) => way.send(Arc::clone(batch)).is_ok(),
+            Self::Here(part) => {
+                if let Ok(taken) = &mut **part
+                    && let Err(failure) = taken.batch(batch)
+                {
+                    **part = Err(failure);
+                }
+                part.is_ok()
+            }
+        }
+    }
+
+    fn end(self) -> Result<Part<'s, F>, Failure> {
+        match self {
+            Self::Here(part) => *part,
+            Self::Apart(way, thread) => {
+                drop(way);
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            }
+        }
+    }
+}
+
+/// A record that a lane could not take.
+#[derive(Debug)]
+struct Failure {
+    lsn: Lsn,
+    error: FoldError,
+}
+
+/// The state of one lane.
+struct Part<'s, F> {
+    state: State,
+    image: Option<&'s Volume<F>>,
+    wills: FxHashMap<Lsn, HeldWill>,
+}
+
+impl<F: DiskFile> Part<'_, F> {
+    fn follow(mut self, batches: &Receiver<Arc<Batch>>) -> Result<Self, Failure> {
+        while let Ok(batch) = batches.recv() {
+            self.batch(&batch)?;
+        }
+        Ok(self)
+    }
+
+    fn batch(&mut self, batch: &Batch) -> Result<(), Failure> {
+        let mut rest = &batch.bodies[..];
+        for &Entry { lsn, time_ms, kind, len } in &batch.records {
+            let (body, behind) = rest.split_at(len);
+            rest = behind;
+            let record = Record::decode(kind, body).map_err(|reason| {
+                let lsn = zzq_wal::Lsn::new(lsn.get());
+                FoldError::Open(OpenError::Refused { lsn, kind, reason: Box::new(reason) })
+            });
+            let taken = record.and_then(|record| self.record(lsn, time_ms, &record));
+            taken.map_err(|error| Failure { lsn, error })?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, lsn: Lsn, time_ms: u64, record: &Record<'_>) -> Result<(), FoldError> {
+        images::give_back(self.image, &mut self.state, record).map_err(FoldError::Touch)?;
+        let wills = &mut self.wills;
+        self.state.apply(lsn, time_ms, record, &mut |effect: Effect<'_>| match effect {
+            Effect::WillHeld { lsn, .. } => {
+                if let Some(will) = HeldWill::of(record) {
+                    wills.insert(lsn, will);
+                }
+            }
+            Effect::Released { lsn } => {
+                wills.remove(&lsn);
+            }
+            _ => {}
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zzq_engine::record::{Connect, Publish, WillMessage};
+    use zzq_engine::{Decision, SessionNumber, Shard};
+    use zzq_types::{Properties, QoS, TopicName};
+    use zzq_wal::Appender;
+    use zzq_wal::sim_disk::SimDisk;
+
+    use super::*;
+
+    const LANES: u32 = 3;
+
+    /// So many records of one kind are more than may be under way.
+    const MANY: u64 = 20_000;
+
+    fn body(record: &Record<'_>) -> Vec<u8> {
+        let mut body = Vec::new();
+        record.encode_body(&mut body);
+        body
+    }
+
+    /// A client with a will.
+    fn connect(number: u64) -> Vec<u8> {
+        let will = WillMessage {
+            topic: TopicName::new("will").unwrap(),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            delay_s: 0,
+            properties: Properties::EMPTY,
+            payload: b"gone",
+        };
+        body(&Record::Connect(Connect {
+            session: SessionNumber::new(number).unwrap(),
+            client: &format!("client {number}"),
+            expiry_s: u32::MAX,
+            window: 1,
+            joins: None,
+            will: Some(will),
+        }))
+    }
+
+    fn retain(topic: &str) -> Vec<u8> {
+        body(&Record::Publish(Publish {
+            publisher: None,
+            inbound: None,
+            will_of: None,
+            qos: QoS::AtLeastOnce,
+            retain: true,
+            decision: Decision::NOBODY,
+            topic: TopicName::new(topic).unwrap(),
+            properties: Properties::EMPTY,
+            payload: &[7; 100],
+        }))
+    }
+
+    /// A log of wills and retained messages; at the places `unknown` there are records of no kind.
+    fn filled(unknown: &[u64]) -> SimDisk {
+        let disk = SimDisk::new();
+        let options = Options::from_os().unwrap();
+        let (log, _) = Log::open(disk.clone(), options, 0, &mut |_| Ok(())).unwrap();
+        let helper = log.spawn_helper().unwrap();
+        let mut appender = Appender::new(&log).unwrap();
+        appender.append_all(2, (1..=30).map(connect)).unwrap();
+        for n in (1..=MANY / 1000).map(|n| n * 1000) {
+            appender.append_all(3, (n..n + 1000).map(|n| retain(&format!("topic/{n}")))).unwrap();
+            if unknown.contains(&n) {
+                appender.append(200, b"?").unwrap();
+            }
+        }
+        drop((appender, helper, log));
+        disk
+    }
+
+    fn fold_with(threads: usize, disk: &SimDisk) -> Result<Folded<SimDisk>, FoldError> {
+        let options = Options { recovery_threads: threads, ..Options::from_os().unwrap() };
+        let states = (0..LANES).map(|lane| State::new(Shard::new(lane, LANES))).collect();
+        fold(disk.clone(), options, Base { states, covered: Lsn::ZERO, image: None })
+    }
+
+    /// The threads, and none of them.
+    const WAYS: [usize; 2] = [2, 0];
+
+    #[test]
+    fn each_lane_gets_what_it_owns_with_threads_and_without() {
+        let disk = filled(&[]);
+        let folds = WAYS.map(|threads| {
+            let Ok(folded) = fold_with(threads, &disk) else { panic!("it is refused") };
+            assert_eq!(folded.records, 30 + MANY);
+            let mut wills: Vec<_> = folded.wills.keys().copied().collect();
+            wills.sort_unstable();
+            assert_eq!(wills, (1..=30).map(Lsn::new).collect::<Vec<_>>());
+            let references: Vec<_> = folded.states.iter().map(State::references).collect();
+            assert!(references.iter().all(|part| !part.is_empty()), "each has something");
+            let all: usize = references.iter().map(std::collections::BTreeMap::len).sum();
+            assert_eq!(all as u64, 30 + MANY, "nobody has what another one has");
+            (references, folded.bytes)
+        });
+        assert_eq!(folds[0], folds[1]);
+    }
+
+    #[test]
+    fn the_first_record_of_no_kind_refuses_the_log_and_nothing_is_changed() {
+        let disk = filled(&[2000, 3000, MANY]);
+        let before = disk.list().unwrap();
+        for threads in WAYS {
+            let Err(FoldError::Open(error)) = fold_with(threads, &disk) else {
+                panic!("it is taken")
+            };
+            let OpenError::Refused { lsn, kind, .. } = error else { panic!("{error}") };
+            assert_eq!((lsn.get(), kind), (30 + 2000 + 1, 200));
+            assert_eq!(disk.list().unwrap(), before);
+        }
+    }
+}
