@@ -192,6 +192,15 @@ impl Replaying {
         fenced
     }
 
+    /// No step of history can be recorded any more: what was read for it is of no use.
+    fn give_up(&mut self) {
+        self.fences.clear();
+        self.starting.clear();
+        self.cursors.clear();
+        self.messages.clear();
+        self.memory = 0;
+    }
+
     /// Bytes of messages that are read for clients and not in their outputs.
     pub(super) const fn memory(&self) -> usize {
         self.memory
@@ -295,7 +304,11 @@ impl<D: Disk> Shell<D> {
 
     /// Goes on with all of them.
     pub(super) fn go_on_replaying(&mut self, io: &mut Io<'_, D>) {
-        if self.replaying.seat.is_none() || self.journal.is_read_only() {
+        if self.replaying.seat.is_none() {
+            return;
+        }
+        if self.journal.is_read_only() {
+            self.replaying.give_up();
             return;
         }
         let applied = self.applied;

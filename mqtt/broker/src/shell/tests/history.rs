@@ -4,6 +4,7 @@ use zzq_types::ProtocolVersion::{V5, V311};
 use zzq_types::QoS::{AtLeastOnce, AtMostOnce};
 
 use super::harness::*;
+use super::withheld::fail_all;
 use crate::options::LogPolicy;
 
 const READERS: usize = 12;
@@ -93,4 +94,32 @@ fn history_that_is_asked_for_again_begins_behind_its_own_fence() {
         let got = reader.got();
         assert_eq!(got, ["PUBACK 3", "SUBACK 4", "t=one", "t=two"], "{version:?}");
     }
+}
+
+/// It stayed with clients that had left, and all outputs had less room for as long as the broker
+/// ran.
+#[test]
+fn what_was_read_goes_when_no_history_can_follow_in_a_failed_log() {
+    let mut setup = Setup::new(V5);
+    setup.options.log = LogPolicy::All;
+    setup.options.limits.max_output_bytes = 64 << 10;
+    let mut world = setup.start();
+    let mut publisher = world.guest("publisher");
+    let text = "x".repeat(LENGTH);
+    for _ in 0..MESSAGES {
+        world.publish(&mut publisher, Line::new("t", &text, AtLeastOnce, 1));
+    }
+    let mut reader = world.guest("reader");
+    reader.takes(100);
+    reader.subscribe(9, "$replay/all/t", AtMostOnce);
+    world.pass(20);
+    assert!(world.shell(0).replaying.memory() > 0, "it waits for somebody who does not read");
+    world.disk.hold();
+    publisher.publish(Line::new("t", "lost", AtLeastOnce, 2));
+    world.settle();
+    fail_all(&mut world);
+    fail_all(&mut world);
+    assert!(world.is_read_only());
+    world.pass(20);
+    assert_eq!((world.shell(0).replaying.counted(), world.shell(0).replaying.memory()), (0, 0));
 }
