@@ -44,16 +44,14 @@ pub fn check(directory: &Path, program: &Path) -> Result<Found> {
     };
     ensure!(newest(directory)? == home, "{}: a run is under way there", directory.display());
     let data = home.join("data");
-    ensure!(
-        data.join(zzq_wal::META_NAME).exists(),
-        "{}: what was under way had no data directory there: with --plain it has",
-        home.display()
-    );
+    let has_none = || format!("{}: what was under way had no data directory there", home.display());
+    ensure!(data.is_dir(), "{}: with --plain it has", has_none());
     // Nobody starts another, but the last one may still be there: whatever a run's clients have
     // sent, it may still write.
     if when_free(until, || take(&data))?.is_none() {
         bail!("{}: the broker of the run still has it", data.display());
     }
+    ensure!(data.join(zzq_wal::META_NAME).exists(), "{}, or not yet", has_none());
     let acknowledged = book.accounts().acknowledged();
     let launch = Launch::new(program, data.clone(), &home);
     let mut scene = Scene::on(launch, &home, book, Instant::now() + PATIENCE);

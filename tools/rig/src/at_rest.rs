@@ -10,8 +10,9 @@ use std::{fs, io, thread};
 /// every second whether there is memory to be given back.
 const LOOKS: usize = 40;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Who is never at rest has what it has by then.
-const LOOKS_MOST: usize = 1200;
+/// Who is never at rest has what it has by then: half a minute, a part of the time that a run has
+/// behind its end.
+const LOOKS_MOST: usize = 300;
 
 /// The least that a process has until that becomes no less. What is needed for a moment, as by
 /// those who make images and segments, is none of it.
