@@ -156,8 +156,9 @@ pub enum Event {
     Cut { conn: Conn },
     /// The client knows that it is over.
     Ended { conn: Conn, how: Ending },
-    /// DISCONNECT was sent.
-    Left { conn: Conn, keeps_will: bool },
+    /// DISCONNECT was sent. Behind an authentication that has not ended: the broker reads it only
+    /// if that succeeds, and not if it takes too long.
+    Left { conn: Conn, keeps_will: bool, proves: bool },
     /// SUBSCRIBE was sent.
     Subscribed { conn: Conn, request: u16, filter: String, options: SubscribeOptions },
     /// SUBACK came.

@@ -2,10 +2,11 @@
 //! order.
 //!
 //! Allowed: a will of a connection with a short keep alive may come at any time, since the network
-//! may have been slow, and one that was taken back on a log that has failed: who reads that log at
-//! the next start finds the will alone; and one of a session that is ended for its full queue comes
-//! before its client hears of that. A delayed will is not asked for: the session may have gone on.
-//! Nor is any where full queues may lose messages.
+//! may have been slow, and one of a client that left before it had authenticated again, since its
+//! DISCONNECT is read behind that, if at all; one that was taken back on a log that has failed, for
+//! who reads that log at the next start finds the will alone; and one of a session that is ended
+//! for its full queue comes before its client hears of that. A delayed will is not asked for: the
+//! session may have gone on. Nor is any where full queues may lose messages.
 
 use zzq_types::QoS;
 
@@ -88,6 +89,7 @@ fn was_taken_back(ledger: &Ledger<'_>, facts: &ConnFacts) -> bool {
     let in_doubt = facts.cut.is_some_and(|cut| cut < ended)
         || facts.died.is_some_and(|died| died < ended)
         || facts.unlogged.is_some()
+        || facts.proves
         || is_hasty(facts);
     let stops = ledger.deaths.iter().any(|death| {
         let at = ledger.ms(*death);
@@ -202,7 +204,7 @@ mod tests {
     fn a_will_that_was_taken_back() {
         let (mut script, reader, client, will) = with_will();
         let conn = script.conn(client);
-        script.note(Event::Left { conn, keeps_will: false });
+        script.note(Event::Left { conn, keeps_will: false, proves: false });
         script.end(client, Ending::Closed);
         assert_eq!(breaks(&script), [""; 0]);
         script.receive(reader, will, AtLeastOnce);
@@ -210,10 +212,21 @@ mod tests {
     }
 
     #[test]
+    fn a_will_that_was_taken_back_behind_an_authentication() {
+        let (mut script, reader, client, will) = with_will();
+        let conn = script.conn(client);
+        script.note(Event::Left { conn, keeps_will: false, proves: true });
+        script.end(client, Ending::Closed);
+        assert_eq!(breaks(&script), [""; 0]);
+        script.receive(reader, will, AtLeastOnce);
+        assert_eq!(breaks(&script), [""; 0]);
+    }
+
+    #[test]
     fn a_will_that_was_taken_back_on_a_log_that_has_failed() {
         let (mut script, reader, client, will) = with_will();
         let conn = script.conn(client);
-        script.note(Event::Left { conn, keeps_will: false });
+        script.note(Event::Left { conn, keeps_will: false, proves: false });
         script.note(Event::ReadOnly);
         script.end(client, Ending::Closed);
         script.receive(reader, will, AtLeastOnce);
