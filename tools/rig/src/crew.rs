@@ -106,7 +106,7 @@ impl Crew {
             wanted == Wanted::All || audience.iter().any(|member| !RECEIVERS[*member].is_away)
         };
         let mut patience = Instant::now() + PATIENCE;
-        let mut before = (0, 0);
+        let mut least = (usize::MAX, usize::MAX);
         loop {
             self.dial(wanted, book)?;
             self.turn(book, Instant::now() + REDIAL)?;
@@ -114,15 +114,18 @@ impl Crew {
             if !accounts.broken().is_empty() {
                 break;
             }
-            let owed = (0..AUDIENCES.len())
+            let owed: usize = (0..AUDIENCES.len())
                 .filter(|audience| asked(AUDIENCES[*audience]))
-                .any(|audience| accounts.missing(audience).next().is_some());
-            if accounts.open() == 0 && !owed && self.is_complete(wanted, book) {
+                .map(|audience| accounts.missing(audience).count())
+                .sum();
+            let open = accounts.open();
+            if open == 0 && owed == 0 && self.is_complete(wanted, book) {
                 break;
             }
-            let after = (accounts.open(), accounts.received());
-            if after != before {
-                (before, patience) = (after, Instant::now() + PATIENCE);
+            // Not what comes besides: wills come as long as their clients come and go.
+            if open < least.0 || owed < least.1 {
+                least = (open.min(least.0), owed.min(least.1));
+                patience = Instant::now() + PATIENCE;
             }
             if Instant::now() > patience.min(deadline) {
                 self.give_up(book, wanted);
