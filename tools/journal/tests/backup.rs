@@ -13,6 +13,7 @@ use common::*;
 use zzq_journal::{BackupError, Status, Taken, Trouble, Wish, copy_log};
 use zzq_snapshot::{Need, NeededKind, image_name};
 use zzq_wal::disk::{Completion, Disk, DiskFile, Write};
+use zzq_wal::format::group::GroupHeader;
 use zzq_wal::io::IoBuffer;
 use zzq_wal::sim_disk::{Random, SimDisk, SimFile, Survival};
 use zzq_wal::{Log, Lsn, META_NAME, OpenError, read_facts, segment_name, segment_number};
@@ -164,6 +165,38 @@ fn images_go_along_that_cover_no_more_than_is_wanted() {
     assert!(gone.to_string().contains("was let go"), "{gone}");
 }
 
+/// A segment that begins within a record was passed over even where that record is not needed, so
+/// that a log of long records could not be copied at all once it was trimmed.
+#[test]
+fn a_log_is_copied_whose_segments_all_begin_within_a_record() {
+    let disk = SimDisk::new();
+    let mut lane = Lane::open(&disk);
+    lane.start();
+    let publish = |lane: &mut Lane| {
+        for n in 0..8 {
+            lane.publish(&format!("long/{n}"), &vec![b'x'; 90_000]);
+        }
+    };
+    publish(&mut lane);
+    let covered = lane.log.durable().get();
+    lane.image(None);
+    publish(&mut lane);
+    lane.trim(Lsn::new(covered + 1));
+    let source = disk.restart();
+    let names = source.list().unwrap();
+    let numbers = names.iter().filter_map(|(name, _)| segment_number(name));
+    let firsts = numbers.filter_map(|number| first_group(&source, number));
+    let mut firsts = firsts.filter(|first| first.first_lsn.get() <= covered + 1).peekable();
+    assert!(firsts.peek().is_some());
+    assert!(firsts.all(|first| first.open.is_some_and(|open| open.segment < first.segment)));
+    let (copy, taken) = backup(&source, Wish::End).unwrap();
+    assert_eq!(taken.images, [covered]);
+    let ran = verify(&directory(&copy));
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let (copied, kept) = (started(&copy, covered + 1), started(&source.restart(), covered + 1));
+    assert_eq!(copied.unwrap(), kept.unwrap());
+}
+
 #[test]
 fn what_is_wrong_and_not_needed_is_told_and_left_out() {
     let (source, covered) = with_images(8000);
@@ -224,11 +257,14 @@ fn history_that_is_damaged_is_left_out_and_what_is_needed_is_not() {
     assert!(needed.to_string().contains(&segment_name(number)), "{needed}");
 }
 
+fn first_group(disk: &SimDisk, number: u64) -> Option<GroupHeader> {
+    let bytes = disk.bytes(&segment_name(number)).unwrap();
+    GroupHeader::decode(&bytes[4096..])
+}
+
 /// The first LSN of a segment; the highest if it has none.
 fn first_of(disk: &SimDisk, number: u64) -> u64 {
-    let bytes = disk.bytes(&segment_name(number)).unwrap();
-    let header = zzq_wal::format::group::GroupHeader::decode(&bytes[4096..]);
-    header.map_or(u64::MAX, |header| header.first_lsn.get())
+    first_group(disk, number).map_or(u64::MAX, |header| header.first_lsn.get())
 }
 
 #[test]

@@ -167,12 +167,13 @@ fn choose<'s, F: DiskFile>(
     Err(if spoilt.is_empty() { BackupError::Reach(text) } else { BackupError::Damaged(text) })
 }
 
-/// The last segment that begins with this record or before it, with all parts of it.
+/// The last segment from which on all is there of this record and of those behind it. Parts of
+/// them may lie in front of the segment that this record is in; a segment that begins within a
+/// record before these is as good as any.
 fn first_with<F>(parts: &[Part<'_, F>], needed: Lsn) -> Option<usize> {
-    parts.iter().rposition(|part| {
-        let open = part.first.open.map_or(u64::MAX, |place| place.segment);
-        part.first.first_lsn <= needed && open >= part.header.number
-    })
+    let at = parts.iter().rposition(|part| part.first.first_lsn <= needed)?;
+    let open = parts[at].first.open.map_or(u64::MAX, |place| place.segment);
+    parts[..=at].iter().rposition(|part| part.header.number <= open)
 }
 
 /// The log ends before what was wanted: why.
