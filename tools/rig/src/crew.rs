@@ -122,9 +122,10 @@ impl Crew {
             if open == 0 && owed == 0 && self.is_complete(wanted, book) {
                 break;
             }
-            // Not what comes besides: wills come as long as their clients come and go.
-            if open < least.0 || owed < least.1 {
-                least = (open.min(least.0), owed.min(least.1));
+            // Not what comes besides: wills come as long as their clients come and go. What ends
+            // is owed from then on.
+            if open < least.0 || open == least.0 && owed < least.1 {
+                least = (open, owed);
                 patience = Instant::now() + PATIENCE;
             }
             if Instant::now() > patience.min(deadline) {
