@@ -98,7 +98,7 @@ impl Client {
         desk.note(Event::Accepted { conn, present });
         self.memory.unanswered = std::mem::take(&mut self.left_unanswered);
         self.line = Line::Up(conn, hello);
-        self.must_clean = false;
+        (self.must_clean, self.is_unheard) = (false, false);
         // What ended it behind this CONNACK may still be taken back by a crash.
         self.is_unsure = hello.expiry_s != u32::MAX || self.is_ended;
         if present == Some(false) || hello.clean {
