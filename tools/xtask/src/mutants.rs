@@ -54,6 +54,7 @@ pub(crate) fn mutants(root: &Path, options: &Options) -> Result<()> {
         let pair = pairs.swap_remove(draw.below(pairs.len()));
         left -= usize::from(try_out(&mut work, &mut draw, pair, &mut survived)?);
     }
+    ensure!(left == 0, "of {left} functions no mutant compiles");
     if !survived.is_empty() {
         bail!("with --seed {}: {}", options.seed, survived.join("; "));
     }

@@ -46,7 +46,10 @@ impl Work {
         let work =
             Self { tree: home.join("tree"), built: home.join("target"), good: BTreeMap::new() };
         if !work.built.exists() {
-            take_over(&built_of(tree).join("debug"), &work.built.join("debug"))?;
+            // One that was broken off is not taken for whole.
+            let half = home.join("target.half");
+            take_over(&built_of(tree).join("debug"), &half.join("debug"))?;
+            std::fs::rename(&half, &work.built)?;
         }
         let mut gone = files(&work.tree)?;
         for file in tree.files() {
@@ -100,7 +103,7 @@ impl Work {
             ensure!(!paths.is_empty(), "{package} has no test {}", test.name);
             self.good.insert((*test).clone(), paths);
         }
-        ensure!(self.pass(package, &tests, &[])?, "{package} fails without a mutant: {tests:?}");
+        ensure!(self.pass(package, &tests)?, "{package} fails without a mutant: {tests:?}");
         Ok(())
     }
 
@@ -108,7 +111,7 @@ impl Work {
         if !self.build(package, tests)? {
             return Ok(Outcome::Unviable);
         }
-        let pass = self.pass(package, tests, &["--test-threads", AT_ONCE])?;
+        let pass = self.pass(package, tests)?;
         Ok(if pass { Outcome::Survived } else { Outcome::Noticed })
     }
 
@@ -119,9 +122,9 @@ impl Work {
     }
 
     /// A test that hangs does not pass.
-    fn pass(&self, package: &str, tests: &[&Test], how: &[&str]) -> Result<bool> {
+    fn pass(&self, package: &str, tests: &[&Test]) -> Result<bool> {
         let mut command = self.cargo_test(&["timeout", PATIENCE], package, tests);
-        command.args(["--", "--exact"]).args(how);
+        command.args(["--", "--exact", "--test-threads", AT_ONCE]);
         command.args(tests.iter().filter_map(|test| self.good.get(*test)).flatten());
         succeeds(quiet(command))
     }
