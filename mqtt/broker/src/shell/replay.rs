@@ -307,13 +307,16 @@ impl<D: Disk> Shell<D> {
         if self.replaying.seat.is_none() {
             return;
         }
-        if self.journal.is_read_only() {
-            self.replaying.give_up();
-            return;
-        }
         let applied = self.applied;
         while let Some((_, hold)) = self.replaying.holds.pop_front_if(|(by, _)| *by <= applied) {
             hold.until(self.followed);
+        }
+        if self.journal.is_read_only() {
+            // A step that has its place is taken yet.
+            if self.followed >= self.journal.appended_lsn() {
+                self.replaying.give_up();
+            }
+            return;
         }
         for (fence, conn, session, starts) in std::mem::take(&mut self.replaying.starting) {
             if self.followed < fence {
