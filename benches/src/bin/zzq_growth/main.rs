@@ -23,7 +23,7 @@ use zzq_bench::program::{checksum, first_line};
 use zzq_bench::{machine, page};
 
 use crate::axes::{AXES, Axis};
-use crate::results::Record;
+use crate::results::{Key, Record};
 use crate::work::Bench;
 
 /// Whose marks a page has.
@@ -130,9 +130,10 @@ fn work(options: &Options, files: u64, file: &Path) -> Result<()> {
         wanted(options)?.into_iter().flat_map(|axis| (0..rounds).map(move |round| (axis, round)))
     {
         let known: Vec<Record> = read(file)?;
+        let key = |point| Key { axis: axis.name, point, round, seconds, program: checksum };
         let due = |point: &u64| {
             options.most.is_none_or(|most| *point <= most)
-                && !known.iter().any(|it| it.is(axis.name, *point, round, checksum))
+                && !known.iter().any(|it| it.is(&key(*point)))
         };
         for point in axis.in_turn(round).into_iter().filter(due) {
             if !axis.fits(point, files) {

@@ -25,9 +25,28 @@ pub(crate) struct Record {
     pub(crate) measures: BTreeMap<String, f64>,
 }
 
+/// What a record is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Key<'a> {
+    pub(crate) axis: &'a str,
+    pub(crate) point: u64,
+    pub(crate) round: u32,
+    /// Of each stream of messages.
+    pub(crate) seconds: f64,
+    pub(crate) program: u32,
+}
+
 impl Record {
-    pub(crate) fn is(&self, axis: &str, point: u64, round: u32, program: u32) -> bool {
-        self.axis == axis && (self.point, self.round, self.program) == (point, round, program)
+    /// Whether it need not be measured again.
+    pub(crate) fn is(&self, other: &Key<'_>) -> bool {
+        let key = Key {
+            axis: &self.axis,
+            point: self.point,
+            round: self.round,
+            seconds: self.seconds,
+            program: self.program,
+        };
+        key == *other
     }
 }
 
@@ -112,6 +131,9 @@ pub(crate) mod tests {
         records.push(record("a", 10, 0, &[]));
         assert_eq!(drop_below(&mut records, 3), ["a 10"]);
         assert_eq!(points(&records, "a"), [1]);
-        assert!(records[1].is("a", 1, 1, 7) && !records[1].is("a", 1, 1, 8));
+        let key = Key { axis: "a", point: 1, round: 1, seconds: 1.0, program: 7 };
+        assert!(records[1].is(&key));
+        let others = [Key { program: 8, ..key }, Key { seconds: 0.3, ..key }];
+        assert!(others.iter().all(|other| !records[1].is(other)));
     }
 }
