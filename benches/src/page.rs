@@ -18,6 +18,30 @@ pub fn write(page: &Path, command: &str, text: &str) -> Result<()> {
     fs::write(page, after).with_context(|| format!("{shown}"))
 }
 
+/// The same, and charts, each an SVG with a name, into `doc/charts` beside the page.
+pub fn write_with_charts<N: AsRef<Path>>(
+    page: &Path,
+    command: &str,
+    text: &str,
+    charts: impl IntoIterator<Item = (N, String)>,
+) -> Result<()> {
+    write(page, command, text)?;
+    let folder = page.parent().unwrap_or(Path::new("")).join("doc/charts");
+    fs::create_dir_all(&folder)?;
+    for (name, svg) in charts {
+        fs::write(folder.join(name), svg)?;
+    }
+    Ok(())
+}
+
+/// What records say of one thing, each once.
+pub fn distinct<R>(records: &[R], of: fn(&R) -> String) -> String {
+    let mut all: Vec<String> = records.iter().map(of).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.join(", ")
+}
+
 fn replaced(page: &str, command: &str, text: &str) -> Option<String> {
     let begin = page.find(&format!("<!-- {command} writes from here"))?;
     let begin = begin + page[begin..].find('\n')? + 1;

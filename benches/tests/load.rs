@@ -17,22 +17,13 @@ const LOST: Duration = Duration::from_secs(10);
 
 fn plan(pattern: Pattern, qos: QoS) -> Plan {
     Plan {
-        pattern,
-        topics: 1,
-        qos,
         payload: 32,
         window: 20,
-        load: Load::Closed,
         // The count ends it.
         duration: Duration::from_mins(5),
         count: Some(1000),
-        version: ProtocolVersion::V311,
-        persistent: false,
-        threads: 1,
-        stall: Duration::ZERO,
-        settle: Duration::ZERO,
-        hosts: 1,
         patience: Duration::from_mins(1),
+        ..Plan::plain(pattern, qos)
     }
 }
 

@@ -70,6 +70,28 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// One topic for each publisher and 64-byte payloads for a second, as fast as a window of 100
+    /// allows; what a run does otherwise it says.
+    pub const fn plain(pattern: Pattern, qos: QoS) -> Self {
+        Self {
+            pattern,
+            topics: 1,
+            qos,
+            payload: 64,
+            window: 100,
+            load: Load::Closed,
+            duration: Duration::from_secs(1),
+            count: None,
+            version: ProtocolVersion::V311,
+            persistent: false,
+            threads: 1,
+            stall: Duration::ZERO,
+            settle: Duration::ZERO,
+            hosts: 1,
+            patience: Duration::from_secs(3),
+        }
+    }
+
     /// How many publish.
     pub fn publishers(&self) -> u32 {
         match self.pattern {
@@ -155,21 +177,11 @@ pub(super) mod tests {
 
     pub(in crate::load) fn plan(pattern: Pattern, load: Load) -> Plan {
         Plan {
-            pattern,
-            topics: 1,
-            qos: QoS::AtLeastOnce,
-            payload: 64,
             window: 10,
             load,
             duration: Duration::from_millis(200),
-            count: None,
-            version: ProtocolVersion::V311,
-            persistent: false,
-            threads: 1,
-            stall: Duration::ZERO,
-            settle: Duration::ZERO,
-            hosts: 1,
             patience: Duration::from_secs(1),
+            ..Plan::plain(pattern, QoS::AtLeastOnce)
         }
     }
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use rustix::process::Signal;
 use zzq_bench::client::{Client, leave, spread};
 use zzq_bench::load::{Load, Pattern, Plan, Target, run};
-use zzq_types::{ProtocolVersion, QoS};
+use zzq_types::QoS;
 
 use crate::server::Server;
 
@@ -184,21 +184,9 @@ pub(crate) fn latency(start: &Start<'_>, messages: u32) -> Result<Vec<Figure>> {
     fill(&server, 1000, messages)?;
     let target = || Target { address: server.address(), pid: Some(server.pid()) };
     let plan = |load, seconds| Plan {
-        pattern: Pattern::Pairs(4),
-        topics: 1,
-        qos: QoS::AtLeastOnce,
-        payload: 64,
-        window: 100,
         load,
         duration: Duration::from_secs(seconds),
-        count: None,
-        version: ProtocolVersion::V311,
-        persistent: false,
-        threads: 1,
-        stall: Duration::ZERO,
-        settle: Duration::ZERO,
-        hosts: 1,
-        patience: Duration::from_secs(3),
+        ..Plan::plain(Pattern::Pairs(4), QoS::AtLeastOnce)
     };
     let most = run(&plan(Load::Closed, 3), target())?.delivered_per_second;
     let mut found = [Vec::new(), Vec::new()];

@@ -92,19 +92,10 @@ fn main() -> Result<()> {
         if !few.is_empty() {
             eprintln!("too few rounds for a page: {}", few.join(", "));
         }
-        write(page, &records)?;
+        let text = report::text(&records);
+        page::write_with_charts(page, COMMAND, &text, report::charts(&records))?;
     } else if !records.is_empty() {
         print!("{}", report::text(&records));
-    }
-    Ok(())
-}
-
-fn write(path: &Path, records: &[Record]) -> Result<()> {
-    page::write(path, COMMAND, &report::text(records))?;
-    let charts = path.parent().unwrap_or(Path::new("")).join("doc/charts");
-    fs::create_dir_all(&charts)?;
-    for (name, svg) in report::charts(records) {
-        fs::write(charts.join(name), svg)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use zzq_bench::curve::{Curves, Line};
 use zzq_bench::growth::Growth;
-use zzq_bench::page::wrap;
+use zzq_bench::page::{distinct, wrap};
 
 use crate::axes::{AXES, Axis, Measure};
 use crate::results::{Record, median, points};
@@ -117,12 +117,7 @@ pub(crate) fn charts(records: &[Record]) -> Vec<(String, String)> {
 }
 
 fn head(records: &[Record]) -> String {
-    let distinct = |of: fn(&Record) -> String| {
-        let mut all: Vec<String> = records.iter().map(of).collect();
-        all.sort_unstable();
-        all.dedup();
-        all.join(", ")
-    };
+    let distinct = |of| distinct(records, of);
     let rounds = |record: &Record| {
         let same = |it: &&Record| it.axis == record.axis && it.point == record.point;
         records.iter().filter(same).count()

@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use zzq_bench::client::{Client, leave, spread};
-use zzq_bench::load::{
-    Broker, Figures, Load, Pattern, Plan, Target, busy, host_in_turn, run, usage,
-};
+use zzq_bench::load::{Broker, Figures, Pattern, Plan, Target, busy, host_in_turn, run, usage};
 use zzq_bench::spread::Spread;
-use zzq_types::{ProtocolVersion, QoS};
+use zzq_types::QoS;
 
 use crate::axes::name;
 
@@ -53,21 +51,9 @@ impl Bench<'_> {
     /// A stream of messages from which others differ.
     fn plan(&self, pattern: Pattern, qos: QoS) -> Plan {
         Plan {
-            pattern,
-            topics: 1,
-            qos,
-            payload: 64,
-            window: 100,
-            load: Load::Closed,
             duration: Duration::from_secs_f64(self.seconds),
-            count: None,
-            version: ProtocolVersion::V311,
-            persistent: false,
-            threads: 1,
-            stall: Duration::ZERO,
-            settle: Duration::ZERO,
-            hosts: 1,
             patience: Duration::from_secs(20),
+            ..Plan::plain(pattern, qos)
         }
     }
 }

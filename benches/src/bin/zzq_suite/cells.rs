@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use zzq_bench::load::{Load, Pattern, Plan};
-use zzq_types::{ProtocolVersion, QoS};
+use zzq_types::QoS;
 
 use crate::state::State;
 
@@ -59,21 +59,13 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn plan(&self, seconds: f64) -> Plan {
         Plan {
-            pattern: self.pattern,
             topics: self.topics,
-            qos: self.qos,
             payload: self.payload,
             window: self.window,
             load: self.rate.map_or(Load::Closed, Load::Paced),
             duration: Duration::from_secs_f64(seconds),
-            count: None,
-            version: ProtocolVersion::V311,
             persistent: self.persistent,
-            threads: 1,
-            stall: Duration::ZERO,
-            settle: Duration::ZERO,
-            hosts: 1,
-            patience: Duration::from_secs(3),
+            ..Plan::plain(self.pattern, self.qos)
         }
     }
 }

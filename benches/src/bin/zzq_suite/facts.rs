@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use zzq_bench::client::{Client, leave};
-use zzq_bench::load::{Broker, Figures, Load, Pattern, Plan, Target, run, usage};
-use zzq_types::{ProtocolVersion, QoS};
+use zzq_bench::load::{Broker, Figures, Pattern, Plan, Target, run, usage};
+use zzq_types::QoS;
 
 use crate::peers::Found;
 
@@ -39,21 +39,12 @@ pub(crate) fn text(brokers: &[Found], place: &Path, say: &mut dyn FnMut(&str)) -
 fn stalled(qos: QoS) -> Plan {
     const SPAN: Duration = Duration::from_secs(2);
     Plan {
-        pattern: Pattern::Pairs(1),
-        topics: 1,
-        qos,
         payload: 4096,
         window: 1000,
-        load: Load::Closed,
         duration: SPAN,
-        count: None,
-        version: ProtocolVersion::V311,
-        persistent: false,
         threads: 2,
         stall: SPAN,
-        settle: Duration::ZERO,
-        hosts: 1,
-        patience: Duration::from_secs(3),
+        ..Plan::plain(Pattern::Pairs(1), qos)
     }
 }
 

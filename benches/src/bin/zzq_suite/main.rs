@@ -120,7 +120,8 @@ fn main() -> Result<()> {
         if records.len() < all {
             eprintln!("{} results have too few rounds for a page", all - records.len());
         }
-        write(page, &records)?;
+        let text = report::text(&records);
+        page::write_with_charts(page, COMMAND, &text, report::charts(&records))?;
     } else if !records.is_empty() {
         print!("{}", report::text(&records));
     }
@@ -136,16 +137,6 @@ fn facts(options: &Options, path: &Path) -> Result<()> {
     let table = facts::text(&brokers, place.path(), &mut |line| eprintln!("{line}"));
     let machine = machine::machine(&options.dir);
     page::write(path, COMMAND, &format!("{table}\nSeen on {}, {machine}.\n", machine::today()))
-}
-
-fn write(path: &Path, records: &[Record]) -> Result<()> {
-    page::write(path, COMMAND, &report::text(records))?;
-    let charts = path.parent().unwrap_or(Path::new("")).join("doc/charts");
-    fs::create_dir_all(&charts)?;
-    for (name, svg) in report::charts(records) {
-        fs::write(charts.join(name), svg)?;
-    }
-    Ok(())
 }
 
 /// Measures what is asked for and not known.

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use zzq_bench::chart::{Bars, Chart};
-use zzq_bench::page::wrap;
+use zzq_bench::page::{distinct, wrap};
 
 use crate::cells::{ACK, Asked, CELLS, CPU, Cell, DELIVER, Of, PEAK, RATE, Section, Work};
 use crate::cells::{more_is_better, of_peer};
@@ -93,12 +93,7 @@ fn cells(section: Section) -> impl Iterator<Item = &'static Cell> {
 }
 
 fn head(records: &[Record]) -> String {
-    let distinct = |of: fn(&Record) -> String| {
-        let mut all: Vec<String> = records.iter().map(of).collect();
-        all.sort_unstable();
-        all.dedup();
-        all.join(", ")
-    };
+    let distinct = |of| distinct(records, of);
     let rounds = records.iter().map(|record| record.rounds).min().unwrap_or(0);
     let faulty: u32 = records.iter().map(|record| record.faults.0).sum();
     let ours = if faulty == 0 {
