@@ -403,38 +403,40 @@ fn what_does_not_fit_a_slot_does_not_overtake_it() {
     assert!(got == pieces.concat());
 }
 
+/// Something came to a connection that its lane has not read.
+fn with_unread(waker: &LaneWaker) -> Option<(UringDriver, TcpStream)> {
+    let mut driver = driver(waker)?;
+    let (ours, mut peer) = pair();
+    driver.add(FIRST, ours.into()).unwrap();
+    peer.write_all(b"unread").unwrap();
+    wait_for(&mut driver, waker, |ready| ready.readable);
+    Some((driver, peer))
+}
+
+fn hear_of_reset(driver: &mut UringDriver, waker: &LaneWaker, peer: TcpStream) {
+    set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    wait_for(driver, waker, |ready| ready.broken);
+    assert_eq!(read_some(driver), b"unread");
+    driver.close(FIRST);
+}
+
 /// A lane that has paused a connection does not read, but hears of a reset.
 #[test]
 fn a_reset_is_told_while_something_is_unread() {
     let waker = LaneWaker::with_eventfd().unwrap();
-    let Some(mut driver) = driver(&waker) else { return };
-    let (ours, mut peer) = pair();
-    driver.add(FIRST, ours.into()).unwrap();
-    peer.write_all(b"unread").unwrap();
-    wait_for(&mut driver, &waker, |ready| ready.readable);
-    set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
-    drop(peer);
-    wait_for(&mut driver, &waker, |ready| ready.broken);
-    assert_eq!(read_some(&mut driver), b"unread");
-    driver.close(FIRST);
+    let Some((mut driver, peer)) = with_unread(&waker) else { return };
+    hear_of_reset(&mut driver, &waker, peer);
 }
 
 /// The peer's end is told by what tells of a reset, and must not use it up.
 #[test]
 fn a_reset_behind_an_end_is_told_while_something_is_unread() {
     let waker = LaneWaker::with_eventfd().unwrap();
-    let Some(mut driver) = driver(&waker) else { return };
-    let (ours, mut peer) = pair();
-    driver.add(FIRST, ours.into()).unwrap();
-    peer.write_all(b"unread").unwrap();
-    wait_for(&mut driver, &waker, |ready| ready.readable);
+    let Some((mut driver, peer)) = with_unread(&waker) else { return };
     peer.shutdown(End::Write).unwrap();
     wait_for(&mut driver, &waker, |ready| ready.hangup);
-    set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
-    drop(peer);
-    wait_for(&mut driver, &waker, |ready| ready.broken);
-    assert_eq!(read_some(&mut driver), b"unread");
-    driver.close(FIRST);
+    hear_of_reset(&mut driver, &waker, peer);
     assert!(driver.links.is_empty());
 }
 
