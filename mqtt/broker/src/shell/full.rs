@@ -83,11 +83,6 @@ impl Full {
         self.dropping.get(&session)
     }
 
-    /// Sessions of this lane that are being ended.
-    pub(super) fn ending(&self) -> impl Iterator<Item = SessionNumber> {
-        self.ending.iter().copied()
-    }
-
     /// When [`Shell::relieve_queues`] is due, in log time.
     pub(super) const fn next_ms(&self) -> Option<u64> {
         self.next_ms
@@ -194,7 +189,7 @@ fn oldest(
 impl<D: Disk> Shell<D> {
     /// Sessions of this lane whose end for their full queue is handed over and not applied.
     pub(crate) fn ending_full(&self) -> Vec<SessionNumber> {
-        let mut ending: Vec<_> = self.full.ending().collect();
+        let mut ending: Vec<_> = self.full.ending.iter().copied().collect();
         ending.sort_unstable();
         ending
     }

@@ -353,8 +353,8 @@ impl<D: Disk> Shell<D> {
             return;
         }
         let Some(known) = self.state.session(session) else { return };
-        let starts = known.replays().filter(|(sub, _)| fenced.contains(sub));
-        for (sub, replay) in starts.filter(|(_, replay)| !replay.is_live) {
+        let replays = known.replays();
+        for (sub, replay) in replays.filter(|(sub, one)| !one.is_live && fenced.contains(sub)) {
             let key = (session, sub);
             let begun = self.replaying.cursors.get(&key);
             if begun.is_some_and(|begun| begun.conn == conn) {

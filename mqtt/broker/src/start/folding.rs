@@ -136,8 +136,11 @@ impl<F: DiskFile> Folding<'_, F> {
     /// one of them takes no more.
     fn send(&mut self) -> bool {
         let batch = Arc::new(take(&mut self.batch));
-        let refused = self.ways.iter_mut().filter_map(|way| (!way.send(&batch)).then_some(()));
-        refused.count() == 0
+        let mut all_take = true;
+        for way in &mut self.ways {
+            all_take &= way.send(&batch);
+        }
+        all_take
     }
 }
 
