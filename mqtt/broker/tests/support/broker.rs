@@ -23,11 +23,14 @@ pub(crate) struct Broker {
     folder: TempDir,
 }
 
+/// What a test sees closed was not closed because its CONNECT was late.
+const PATIENT: [&str; 2] = ["--connect-timeout", "600s"];
+
 /// Runs a test without a log and with one, side by side.
 pub(crate) fn in_both_modes(test: impl Fn(&Broker) + Sync) {
     thread::scope(|scope| {
-        let memory = scope.spawn(|| test(&Broker::start(false, &[])));
-        let disk = scope.spawn(|| test(&Broker::start(true, &[])));
+        let memory = scope.spawn(|| test(&Broker::start(false, &PATIENT)));
+        let disk = scope.spawn(|| test(&Broker::start(true, &PATIENT)));
         let failed = |mode: &str, outcome: thread::Result<()>| {
             if let Err(panic) = outcome {
                 eprintln!("failed {mode}");
