@@ -1,9 +1,10 @@
 //! How the backends of the log's disk compare: durable writes to blocks that were written before,
 //! in turns.
 //!
-//! Owns: the rounds and their medians. Two cases: one block at a time, as a log with one writer,
-//! and two writes of 256 KiB in flight, as a busy one. With `--hogs` other threads of this process
-//! keep processors busy meanwhile.
+//! Owns: the rounds and their medians. Two cases of all backends: one block at a time, as a log of
+//! one writer, and two writes of 256 KiB in flight, as a busy one. With `--flushes` instead whether
+//! plain writes and one flush for all of them are better than as many durable ones. With `--hogs`
+//! other threads of this process keep processors busy meanwhile.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command prints its results")]
 
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
-use zzq_wal::disk::{BLOCK, Completion, Disk, Write};
+use zzq_wal::disk::{BLOCK, Completion, Disk, DiskFile, Write};
 use zzq_wal::io::{Backend, FileDisk, IoBuffer, Issuers, OpenFile, event};
 
 /// Measures durable writes by each backend, in turns.
@@ -34,17 +35,39 @@ struct Arguments {
     /// Threads that keep processors busy.
     #[arg(long, default_value_t = 0)]
     hogs: usize,
+    /// Compares a flush with each write to one for all that are in flight, by Linux AIO.
+    #[arg(long)]
+    flushes: bool,
 }
 
-const KINDS: [(Backend, Issuers); 4] = [
-    (Backend::Aio, Issuers::Any),
-    (Backend::Uring, Issuers::Any),
-    (Backend::Uring, Issuers::One),
-    (Backend::Pwrite, Issuers::Any),
+/// How writes become durable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flush {
+    /// Each by itself; the next one follows as soon as one has come back.
+    Each,
+    /// All that are in flight come back, then one flush covers them.
+    Together,
+}
+
+/// Who takes turns in a case.
+type Kind = (Backend, Issuers, Flush);
+
+const BACKENDS: &[Kind] = &[
+    (Backend::Aio, Issuers::Any, Flush::Each),
+    (Backend::Uring, Issuers::Any, Flush::Each),
+    (Backend::Uring, Issuers::One, Flush::Each),
+    (Backend::Pwrite, Issuers::Any, Flush::Each),
 ];
 
+const FLUSHES: &[Kind] =
+    &[(Backend::Aio, Issuers::Any, Flush::Each), (Backend::Aio, Issuers::Any, Flush::Together)];
+
 /// Bytes of a write, and how many are in flight.
-const CASES: [(usize, usize); 2] = [(BLOCK, 1), (64 * BLOCK, 2)];
+const CASES: &[(usize, usize)] = &[(BLOCK, 1), (64 * BLOCK, 2)];
+
+/// A log has two in flight at most; four show what more would give.
+const FLUSHED_CASES: &[(usize, usize)] =
+    &[(16 * BLOCK, 4), (64 * BLOCK, 2), (128 * BLOCK, 2), (256 * BLOCK, 2), (256 * BLOCK, 4)];
 
 const FILE: &str = "measured";
 const FILE_SIZE: u64 = 32 << 20;
@@ -70,9 +93,11 @@ fn main() -> Result<()> {
 fn measure(arguments: &Arguments) -> Result<()> {
     println!("backend            | bytes x depth | p50 us (runs)     | MB/s | CPU us/write");
     let length = Duration::from_millis(arguments.milliseconds);
-    for (bytes, depth) in CASES {
+    let (cases, kinds) =
+        if arguments.flushes { (FLUSHED_CASES, FLUSHES) } else { (CASES, BACKENDS) };
+    for &(bytes, depth) in cases {
         let mut subjects = Vec::new();
-        for kind in KINDS {
+        for &kind in kinds {
             subjects.push((Subject::open(&arguments.dir, kind)?, Vec::new()));
         }
         for _ in 0..arguments.rounds {
@@ -94,6 +119,7 @@ struct Subject {
     disk: FileDisk,
     file: OpenFile,
     event: Arc<OwnedFd>,
+    flush: Flush,
 }
 
 /// What one run found.
@@ -106,15 +132,18 @@ struct Run {
 }
 
 impl Subject {
-    fn open(directory: &Path, (backend, issuers): (Backend, Issuers)) -> Result<Self> {
-        let name = match issuers {
+    fn open(directory: &Path, (backend, issuers, flush): Kind) -> Result<Self> {
+        let mut name = match issuers {
             Issuers::Any => backend.to_string(),
             Issuers::One => format!("{backend}, one thread"),
         };
+        if flush == Flush::Together {
+            name += ", one flush";
+        }
         let directory = directory.join(name.replace(", ", "-").replace(' ', "-"));
         let disk = FileDisk::open_for(&directory, backend, issuers)?;
         let file = disk.create(FILE, FILE_SIZE)?;
-        Ok(Self { name, directory, disk, file, event: event::create()? })
+        Ok(Self { name, directory, disk, file, event: event::create()?, flush })
     }
 
     fn run(&mut self, bytes: usize, depth: usize, length: Duration) -> Result<Run> {
@@ -135,6 +164,12 @@ impl Subject {
                 offset = (offset + bytes as u64) % FILE_SIZE;
             }
             self.wait(&mut completions)?;
+            if self.flush == Flush::Together {
+                while completions.len() < depth {
+                    self.wait(&mut completions)?;
+                }
+                self.file.sync()?;
+            }
             for Completion { token, buffer, result } in completions.drain(..) {
                 ensure!(result? == bytes, "a short write");
                 times.push(started[usize::try_from(token)?].elapsed());
@@ -159,12 +194,14 @@ impl Subject {
 
     fn submit(&self, buffer: IoBuffer, offset: u64, token: u64) -> Result<()> {
         let notify = Some(Arc::clone(&self.event));
-        let write = Write { file: self.file.clone(), buffer, offset, sync: true, token, notify };
+        let sync = self.flush == Flush::Each;
+        let write = Write { file: self.file.clone(), buffer, offset, sync, token, notify };
         Ok(self.disk.submit(write).map_err(|(_, error)| error)?)
     }
 
     fn wait(&self, completions: &mut Vec<Completion>) -> Result<()> {
-        while completions.is_empty() {
+        let before = completions.len();
+        while completions.len() == before {
             ensure!(event::wait(&self.event, Duration::from_secs(10))?, "the disk is silent");
             event::drain(&self.event);
             self.disk.reap(completions);

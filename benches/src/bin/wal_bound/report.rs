@@ -72,7 +72,7 @@ impl fmt::Display for Measured {
         write!(
             formatter,
             "| {} | {} | {} | {}, >= {} | {:.0} | {:.0} | {}, <= {} | {:.0} | {:.0} | {:.3} \
-             | {:.3} | {:.2} | {} |",
+             | {:.3} | {:.2} of {} | {} |",
             cell.name(),
             count(bound.rate),
             count(log.rate),
@@ -87,6 +87,7 @@ impl fmt::Display for Measured {
             bound.cpu_us,
             log.cpu_us,
             bound.rate / cell.table.0,
+            count(cell.table.0),
             self.verdict.name(),
         )
     }
