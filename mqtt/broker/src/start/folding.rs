@@ -1,16 +1,18 @@
 //! The log behind the image becomes part of the states of lanes: read and put in order by one
 //! thread, decoded and applied by one for each lane.
 //!
-//! Owns: the way from one to the others, in batches, of which few are under way; which error is
-//! told. Assumes: what a lane's state becomes depends on the records and on nothing of others.
+//! Owns: the way from one to the others, in batches, of which few bytes are under way; which error
+//! is told. Assumes: what a lane's state becomes depends on the records and on nothing of others.
 //!
 //! Every lane decodes every record: whose it is stands in it, and what is decoded borrows from its
 //! bytes. That is little beside applying it.
 
+mod window;
+
 use std::mem::{size_of, take};
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
 use rustc_hash::FxHashMap;
@@ -20,14 +22,17 @@ use zzq_types::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};
 use zzq_wal::{Found, Log, OpenError, Options, RecoveredRecord};
 
+use self::window::{Share, Window};
 use crate::images::{self, TouchError};
 use crate::shell::HeldWill;
 
-/// Bytes of a batch, about.
+/// Bytes of a batch, unless one record alone is longer.
 const BATCH: usize = 256 * 1024;
 
-/// Batches that wait for the thread of the lane that is furthest behind.
-const AHEAD: usize = 4;
+/// Bytes of all batches under way, unless one record alone is longer: one that is being filled, one
+/// that is being applied, and some for lanes to be behind each other. It is bytes that are bounded
+/// and not batches: `--max-packet-size` lets a record be a thousand times as long as a batch.
+const UNDER_WAY: usize = 6 * BATCH;
 
 /// What the log is folded into.
 pub(super) struct Base<F> {
@@ -76,6 +81,7 @@ pub(super) fn fold<D: Disk>(
             next: covered.next(),
             bytes: 0,
             batch: Batch::default(),
+            window: Arc::new(Window::new(UNDER_WAY)),
             ways: parts.map(way).collect(),
         };
         let found = Log::find(disk, options, &mut |record| folding.record(&record));
@@ -110,6 +116,7 @@ struct Folding<'s, F> {
     /// Of all bodies.
     bytes: u64,
     batch: Batch,
+    window: Arc<Window>,
     ways: Vec<Way<'s, F>>,
 }
 
@@ -125,10 +132,14 @@ impl<F: DiskFile> Folding<'_, F> {
         }
         self.next = lsn.next();
         self.bytes += found.body.len() as u64;
-        self.batch.push(lsn, found);
-        if self.batch.size() >= BATCH && !self.send() {
-            return Err("a record before it was refused".into());
+        if !self.batch.has_room_for(found) {
+            if !self.send() {
+                return Err("a record before it was refused".into());
+            }
+            let share = Window::take(&self.window, BATCH.max(Batch::size_of(found)));
+            self.batch = Batch::with(share);
         }
+        self.batch.push(lsn, found);
         Ok(())
     }
 
@@ -149,6 +160,8 @@ impl<F: DiskFile> Folding<'_, F> {
 struct Batch {
     records: Vec<Entry>,
     bodies: Vec<u8>,
+    /// What it may take; given back when the last lane has done with it.
+    share: Option<Share>,
 }
 
 struct Entry {
@@ -159,6 +172,16 @@ struct Entry {
 }
 
 impl Batch {
+    fn with(share: Share) -> Self {
+        let bodies = Vec::with_capacity(share.bytes());
+        Self { records: Vec::new(), bodies, share: Some(share) }
+    }
+
+    fn has_room_for(&self, found: &RecoveredRecord<'_>) -> bool {
+        let room = self.share.as_ref().map_or(0, Share::bytes);
+        self.size() + Self::size_of(found) <= room
+    }
+
     fn push(&mut self, lsn: Lsn, found: &RecoveredRecord<'_>) {
         let RecoveredRecord { time_ms, kind, body, .. } = *found;
         self.records.push(Entry { lsn, time_ms, kind, len: body.len() });
@@ -168,12 +191,16 @@ impl Batch {
     fn size(&self) -> usize {
         self.bodies.len() + self.records.len() * size_of::<Entry>()
     }
+
+    fn size_of(found: &RecoveredRecord<'_>) -> usize {
+        found.body.len() + size_of::<Entry>()
+    }
 }
 
 /// How batches come to a lane's state.
 enum Way<'s, F> {
     Here(Box<Result<Part<'s, F>, Failure>>),
-    Apart(SyncSender<Arc<Batch>>, ScopedJoinHandle<'s, Result<Part<'s, F>, Failure>>),
+    Apart(Sender<Arc<Batch>>, ScopedJoinHandle<'s, Result<Part<'s, F>, Failure>>),
 }
 
 impl<'s, F: DiskFile> Way<'s, F> {
@@ -182,7 +209,7 @@ impl<'s, F: DiskFile> Way<'s, F> {
     }
 
     fn apart(scope: &'s Scope<'s, '_>, part: Part<'s, F>) -> Self {
-        let (way, batches) = sync_channel(AHEAD);
+        let (way, batches) = channel();
         Self::Apart(way, scope.spawn(move || part.follow(&batches)))
     }
 
