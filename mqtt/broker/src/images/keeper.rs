@@ -258,8 +258,47 @@ impl<'b> Limit<'b> {
         #[expect(clippy::cast_precision_loss, reason = "a rate is no exact number")]
         let bytes = self.bytes.get() + bytes as f64;
         self.bytes.set(bytes);
-        let due = Duration::from_secs_f64(bytes / BYTES_PER_SECOND);
-        let ahead = due.saturating_sub(self.began.elapsed());
-        if ahead < SLEEP_MIN { ControlFlow::Continue(()) } else { self.bell.sleep(ahead) }
+        let rest = rest(bytes, self.began.elapsed());
+        rest.map_or(ControlFlow::Continue(()), |rest| self.bell.sleep(rest))
+    }
+}
+
+/// How long to sleep for so many bytes in this time, if at all.
+fn rest(bytes: f64, elapsed: Duration) -> Option<Duration> {
+    let due = Duration::from_secs_f64(bytes / BYTES_PER_SECOND);
+    let ahead = due.saturating_sub(elapsed);
+    (ahead >= SLEEP_MIN).then_some(ahead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_ahead_of_its_rate_rests_until_it_is_not() {
+        const SECOND: Duration = Duration::from_secs(1);
+        assert_eq!(rest(BYTES_PER_SECOND, SECOND), None);
+        assert_eq!(rest(3.0 * BYTES_PER_SECOND, SECOND), Some(2 * SECOND));
+        assert_eq!(rest(BYTES_PER_SECOND, 3 * SECOND), None, "what was slow is slow enough");
+        assert_eq!(rest(BYTES_PER_SECOND / 1000.0, Duration::ZERO), None, "not for every piece");
+    }
+
+    /// Who is told to stop does not sleep first: an image that is being made is given up.
+    #[test]
+    fn a_rest_ends_when_the_thread_is_to_stop() {
+        let bell = Bell::default();
+        bell.lock().stop = true;
+        let limit = Limit::new(&bell);
+        assert_eq!(limit.count(1 << 40), ControlFlow::Break(()));
+    }
+
+    #[test]
+    fn who_asks_is_heard_once() {
+        let bell = Bell::default();
+        bell.lock().image = true;
+        assert_eq!(bell.wait(Duration::ZERO), ControlFlow::Continue(true));
+        assert_eq!(bell.wait(Duration::ZERO), ControlFlow::Continue(false));
+        bell.lock().stop = true;
+        assert_eq!(bell.wait(Duration::from_hours(1)), ControlFlow::Break(()));
     }
 }
