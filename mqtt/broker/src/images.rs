@@ -32,6 +32,6 @@ pub(crate) use self::untouched::{TouchError, give_back};
 const CONTENTS: u32 = 1;
 
 /// The engine's section of this number.
-fn section_of(number: u16) -> Option<Section> {
+pub(crate) fn section_of(number: u16) -> Option<Section> {
     Section::from_code(u8::try_from(number).ok()?)
 }

@@ -21,6 +21,7 @@ use zzq_types::{
 use zzq_wal::sim_disk::{Fault, SimDisk, Survival};
 use zzq_wal::{Log, Options as LogOptions};
 
+use super::folded::Folded;
 use crate::clock::{Clock, Reading};
 use crate::hooks::Hooks;
 use crate::options::BrokerOptions;
@@ -72,7 +73,7 @@ impl Setup {
     }
 
     pub(super) fn start(self) -> World {
-        World::start(self, SimDisk::new(), TestClock::default())
+        World::start(self, SimDisk::new(), TestClock::default(), Folded::default())
     }
 }
 
@@ -82,29 +83,21 @@ pub(super) struct World {
     pub(super) setup: Setup,
     broker: Stepped<SimDisk, TestClock>,
     clock: TestClock,
+    folded: Folded,
     accepting: usize,
 }
 
 impl World {
-    fn start(setup: Setup, disk: SimDisk, clock: TestClock) -> Self {
-        let log = small(&disk, setup.group_size);
-        let options = SteppedOptions {
-            log: (!setup.in_memory).then_some(log),
-            limits: setup.limits,
-            lanes: setup.lanes,
-            broker: setup.options.clone(),
-            hooks: Hooks::default(),
-            random: 7,
-            leaves_from: 0,
-        };
+    fn start(setup: Setup, disk: SimDisk, clock: TestClock, folded: Folded) -> Self {
         let mut wait = |log: &Log<SimDisk>| {
             assert!(log.helper_step(0), "the start waits for nothing");
             true
         };
+        let options = stepped_options(&setup, &disk);
         let broker = Stepped::start(disk.clone(), options, clock.clone(), &mut wait).unwrap();
         let wakers = broker.wakers();
         disk.on_completion(move |_| wakers.iter().for_each(LaneWaker::wake));
-        let mut world = Self { disk, setup, broker, clock, accepting: 0 };
+        let mut world = Self { disk, setup, broker, clock, folded, accepting: 0 };
         world.pass(0);
         world
     }
@@ -147,25 +140,49 @@ impl World {
     }
 
     pub(super) fn crash_with(self, survival: Survival) -> Self {
-        Self::start_over(self.setup, self.clock, self.disk.crash_with(survival))
+        Self::start_over(self.setup, self.clock, self.disk.crash_with(survival), self.folded)
+    }
+
+    /// Another broker, over what would be left of this one's disk if the power went now.
+    pub(super) fn crashed(&self, survival: Survival) -> Self {
+        self.over(self.disk.crash_with(survival))
+    }
+
+    fn over(&self, disk: SimDisk) -> Self {
+        let clock = TestClock::default();
+        clock.0.store(self.clock.now(), Ordering::Relaxed);
+        Self::start_over(self.setup.clone(), clock, disk, self.folded.clone())
+    }
+
+    /// The same, over what the power leaves that goes once more, at this operation of the first
+    /// start. `None`: a start has no such operation.
+    pub(super) fn crashed_in_start(&self, operation: u64, survival: Survival) -> Option<Self> {
+        let disk = self.disk.crash_with(Survival::Everything);
+        let options = stepped_options(&self.setup, &disk);
+        disk.cut_power(operation);
+        let mut wait = |log: &Log<SimDisk>| log.helper_step(0);
+        let started = Stepped::start(disk.clone(), options, self.clock.clone(), &mut wait);
+        let is_off = disk.is_off();
+        drop(started);
+        is_off.then(|| self.over(disk.crash_with(survival)))
     }
 
     /// The process ends at once; a broker starts over what it left.
     pub(super) fn kill(self) -> Self {
-        Self::start_over(self.setup, self.clock, self.disk.restart())
+        Self::start_over(self.setup, self.clock, self.disk.restart(), self.folded)
     }
 
     /// [`World::crash`] of one that is held by somebody.
     pub(super) fn crash_in_place(&mut self, seed: u64) {
-        let next = Self::start_over(self.setup.clone(), self.clock.clone(), self.disk.crash(seed));
-        *self = next;
+        let (setup, clock) = (self.setup.clone(), self.clock.clone());
+        let folded = std::mem::take(&mut self.folded);
+        *self = Self::start_over(setup, clock, self.disk.crash(seed), folded);
     }
 
     /// Makes an image of what is committed.
     #[track_caller]
     pub(super) fn image(&mut self) {
-        self.settle();
-        assert!(self.broker.image_step().unwrap().is_some(), "nothing has happened since the last");
+        assert!(self.try_image().unwrap(), "nothing has happened since the last");
     }
 
     /// The same; `amid` is called whenever a piece of that work is done, and is given what
@@ -173,8 +190,27 @@ impl World {
     #[track_caller]
     pub(super) fn image_amid(&mut self, amid: &mut dyn FnMut(&mut dyn FnMut())) {
         self.settle();
+        self.follow();
         let made = self.broker.image_amid(&mut |broker| amid(&mut || settle(broker)));
         assert!(made.unwrap().is_some(), "nothing has happened since the last");
+        self.compare();
+    }
+
+    /// Folds what an image to come will cover, for the log may be let go behind it.
+    fn follow(&mut self) {
+        if let Some(log) = self.broker.log() {
+            self.folded.follow(log);
+        }
+    }
+
+    /// What images hold is what the log says.
+    #[track_caller]
+    fn compare(&self) {
+        if let Some(log) = self.broker.log()
+            && !self.disk.is_off()
+        {
+            self.folded.compare(&self.disk, log);
+        }
     }
 
     /// Images are made in steps of so many records.
@@ -183,15 +219,22 @@ impl World {
     }
 
     /// The same, or why there is none.
+    #[track_caller]
     pub(super) fn try_image(&mut self) -> Result<bool, String> {
         self.settle();
-        self.broker.image_step().map(|made| made.is_some())
+        self.follow();
+        let made = self.broker.image_step()?;
+        self.compare();
+        Ok(made.is_some())
     }
 
     /// What the thread that makes images does for space, once. It may find none for an image.
     pub(super) fn room(&mut self) {
         self.settle();
-        let _ = self.broker.room_step();
+        self.follow();
+        if let Ok(Some(_)) = self.broker.room_step() {
+            self.compare();
+        }
         self.settle();
     }
 
@@ -214,9 +257,9 @@ impl World {
         sessions.map(|session| session.queue().is_empty()).eq([true])
     }
 
-    fn start_over(setup: Setup, clock: TestClock, disk: SimDisk) -> Self {
+    fn start_over(setup: Setup, clock: TestClock, disk: SimDisk, folded: Folded) -> Self {
         clock.0.fetch_add(1, Ordering::Relaxed);
-        let mut world = Self::start(setup, disk, clock);
+        let mut world = Self::start(setup, disk, clock, folded);
         world.settle();
         world
     }
@@ -301,6 +344,18 @@ fn settle(broker: &mut Stepped<SimDisk, TestClock>) {
         }
     }
     panic!("the lanes never come to rest");
+}
+
+fn stepped_options(setup: &Setup, disk: &SimDisk) -> SteppedOptions {
+    SteppedOptions {
+        log: (!setup.in_memory).then(|| small(disk, setup.group_size)),
+        limits: setup.limits,
+        lanes: setup.lanes,
+        broker: setup.options.clone(),
+        hooks: Hooks::default(),
+        random: 7,
+        leaves_from: 0,
+    }
 }
 
 /// Log sizes at which segments roll soon, and salts that are the same in each run and differ from

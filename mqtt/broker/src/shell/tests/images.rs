@@ -1,7 +1,10 @@
-//! Images are made beside everything else.
+//! Images are made beside everything else, and the power may go at any step of that.
 
 use zzq_codec::AckKind;
+use zzq_types::ProtocolVersion;
 use zzq_types::QoS::{AtLeastOnce, ExactlyOnce};
+use zzq_wal::disk::Disk;
+use zzq_wal::sim_disk::Survival;
 
 use super::harness::*;
 
@@ -31,6 +34,128 @@ fn clients_are_served_while_an_image_is_being_made() {
                 receiver.ack(AckKind::PubAck, id);
             });
             assert!(served > 3, "{served} pieces are no image");
+        }
+    }
+}
+
+/// A broker with two images and a cold file, and much behind them that another image lets go:
+/// messages for a session that is away and retained ones in each part.
+fn with_a_past(version: ProtocolVersion) -> World {
+    let mut world = Setup { lanes: 2, ..Setup::new(version) }.start();
+    let mut away = world.member("away");
+    world.subscribe(&mut away, "t", ExactlyOnce);
+    away.disconnect();
+    let mut publisher = world.guest("publisher");
+    let filler = "x".repeat(20_000);
+    for round in 0..4 {
+        world.publish(&mut publisher, Line::new("t", &format!("{round}.1"), AtLeastOnce, 1));
+        world.publish(&mut publisher, Line::new("t", &format!("{round}.2"), ExactlyOnce, 2));
+        let topic = format!("r/{round}");
+        world.publish(&mut publisher, Line::new(&topic, "kept", AtLeastOnce, 3).retained());
+        for id in 1..=30 {
+            world.publish(&mut publisher, Line::new("nobody", &filler, AtLeastOnce, id));
+        }
+        if round < 3 {
+            world.image();
+        }
+    }
+    assert!(!names(&world, ".cold").is_empty());
+    world
+}
+
+fn names(world: &World, ending: &str) -> Vec<String> {
+    let files = world.disk.list().unwrap().into_iter().map(|(name, _)| name);
+    let mut names: Vec<_> = files.filter(|name| name.ends_with(ending)).collect();
+    names.sort();
+    names
+}
+
+/// Somebody is half way with a message at QoS 2, and somebody has a will.
+fn go_half_way(world: &mut World) {
+    let mut half_way = world.member("half way");
+    half_way.publish(Line::new("t", "half way", ExactlyOnce, 7));
+    let will = Some(("t", AtLeastOnce, false));
+    let mut lost = world.call(&Hello { will, ..Hello::guest("lost") });
+    world.settle();
+    assert_eq!((half_way.got(), lost.got()), (vec!["PUBREC 7".into()], vec!["CONNACK".into()]));
+}
+
+/// All of it is there, once, in its order, and another image can be made.
+fn check(mut world: World, what: &str) {
+    let mut half_way = world.call(&Hello::member("half way"));
+    half_way.publish(Line::new("t", "half way", ExactlyOnce, 7).again());
+    half_way.ack(AckKind::PubRel, 7);
+    world.settle();
+    assert_eq!(half_way.got(), ["CONNACK present", "PUBREC 7", "PUBCOMP 7"], "{what}");
+    let mut away = world.call(&Hello::member("away"));
+    let got = away.got();
+    let texts: Vec<_> = got[1..].iter().filter_map(|line| line.split(" q").next()).collect();
+    let rounds = (0..4).flat_map(|round| [1, 2].map(|nth| format!("t={round}.{nth}")));
+    let all: Vec<_> = rounds.chain(["t=half way".into(), "t=gone".into()]).collect();
+    assert_eq!(texts, all, "{what}");
+    let mut reader = world.guest("reader");
+    reader.subscribe(9, "r/#", AtLeastOnce);
+    world.settle();
+    let mut kept = reader.got();
+    kept.sort();
+    let kept: Vec<_> = kept.iter().filter_map(|line| line.split(" q").next()).collect();
+    assert_eq!(kept, ["SUBACK 9", "r/0=kept", "r/1=kept", "r/2=kept", "r/3=kept"], "{what}");
+    assert_eq!(world.try_image(), Ok(true), "{what}");
+}
+
+/// What a power cut leaves: nothing that was not synced, all of it, or some.
+fn survivals(seed: u64) -> [Survival; 3] {
+    [Survival::Nothing, Survival::Everything, Survival::Seeded(seed)]
+}
+
+/// Written, synced, read back, renamed, marked, what is alive of the old log in a cold file, older
+/// images gone, and the log let go: whatever of that has happened, a start has everything.
+#[test]
+fn a_power_cut_at_any_step_of_an_image_loses_nothing() {
+    for version in VERSIONS {
+        let past = with_a_past(version);
+        for operation in 1.. {
+            let mut world = past.crashed(Survival::Everything);
+            go_half_way(&mut world);
+            let files = [".cold", ".image", ".log"].map(|ending| names(&world, ending));
+            world.disk.cut_power(operation);
+            let made = world.try_image();
+            world.settle();
+            if !world.disk.is_off() {
+                assert_eq!(made, Ok(true));
+                let now = [".cold", ".image", ".log"].map(|ending| names(&world, ending));
+                assert!((0..3).all(|at| now[at] != files[at]), "{files:?} {now:?}");
+                assert!(operation > 20, "{operation} operations are all");
+                break;
+            }
+            for survival in survivals(operation) {
+                let what = format!("{version:?}, operation {operation}, {survival:?}");
+                check(world.crashed(survival), &what);
+            }
+        }
+    }
+}
+
+/// The power goes while a start reads an image and the log behind it, and writes its first record.
+#[test]
+fn a_power_cut_at_any_step_of_a_start_from_an_image_loses_nothing() {
+    for version in VERSIONS {
+        let mut world = with_a_past(version).crashed(Survival::Everything);
+        go_half_way(&mut world);
+        assert_eq!(world.try_image(), Ok(true));
+        for operation in 1.. {
+            let mut is_cut_off = false;
+            for survival in survivals(operation) {
+                let what = format!("{version:?}, operation {operation}, {survival:?}");
+                if let Some(world) = world.crashed_in_start(operation, survival) {
+                    is_cut_off = true;
+                    check(world, &what);
+                }
+            }
+            if !is_cut_off {
+                assert!(operation > 10, "{operation} operations are all");
+                break;
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ mod crash;
 mod expiry;
 mod failed_log;
 mod flood;
+mod folded;
 mod full;
 mod groups;
 mod harness;
