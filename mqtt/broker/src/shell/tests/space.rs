@@ -1,6 +1,8 @@
 //! A full disk: what would take space is refused or held before anything is handed over, what gives
 //! some back is taken, and all goes on when there is space. Each over a restart, too.
 
+use std::time::Duration;
+
 use zzq_codec::AckKind;
 use zzq_types::ProtocolVersion;
 use zzq_types::ProtocolVersion::{V5, V311};
@@ -171,6 +173,30 @@ fn a_retained_message_can_be_taken_away() {
         publisher.publish(line("", AtLeastOnce, 2).retained());
         world.pass(100);
         assert_eq!(publisher.got(), ["PUBACK 2"], "{version:?}");
+    }
+}
+
+/// Whoever watches hears of each change when it happens, and not when values are renewed.
+#[test]
+fn each_change_is_told_once_and_at_once() {
+    const TOPIC: &str = "$SYS/broker/store/state";
+    let mut setup = Setup::new(V5);
+    setup.options.sys_interval = Duration::from_hours(24);
+    let mut world = setup.start();
+    let mut watcher = world.guest("watcher");
+    watcher.subscribe(9, TOPIC, AtMostOnce);
+    world.settle();
+    assert_eq!(watcher.got(), ["SUBACK 9".to_owned(), format!("{TOPIC}=writable retain")]);
+    for _ in 0..2 {
+        leave(&mut world, RESERVE);
+        assert_eq!(watcher.got(), [format!("{TOPIC}=full")]);
+        let mut late = world.guest("late");
+        late.subscribe(9, TOPIC, AtMostOnce);
+        world.pass(10_000);
+        assert_eq!(late.got(), ["SUBACK 9".to_owned(), format!("{TOPIC}=full retain")]);
+        assert_eq!(watcher.got(), [""; 0]);
+        space_comes(&mut world);
+        assert_eq!(watcher.got(), [format!("{TOPIC}=writable")]);
     }
 }
 
