@@ -7,9 +7,10 @@ mod support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use Version::{V4, V5};
-use support::{Broker, Client, Connect, Message, Publish, Version, on_disk};
+use support::{Broker, Client, Connect, Message, PATIENCE, Publish, Version, on_disk};
 use support::{packet, read_block, read_varint, text, values};
 
 /// User property `replay-from`.
@@ -135,6 +136,45 @@ fn a_start_is_an_offset_a_time_or_a_span() {
     client.ping_without_messages();
     say(&mut publisher, 10..11, 1);
     expect_all(&mut client, 10..11);
+}
+
+/// What was let go does not come back: whoever asks for it is told so, and what there is comes.
+#[test]
+fn an_offset_that_was_let_go_is_told_and_the_oldest_comes_first() {
+    let broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=200KiB"]);
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    let payload = "x".repeat(100_000);
+    let end = Instant::now() + PATIENCE;
+    let (mut client, oldest) = loop {
+        for _ in 0..10 {
+            publisher.say("past", &payload, 1);
+        }
+        let mut client = Client::connect(&broker, V5, "reader");
+        let (code, reason) = subscribe(&mut client, "past", 1, Some("@1"));
+        assert_eq!(code, 1);
+        if let Some(begins) = reason.strip_prefix("offset 1 is gone: it starts with ") {
+            let oldest = begins.strip_suffix(", the oldest").expect("the oldest");
+            break (client, oldest.parse::<u64>().expect("an offset"));
+        }
+        assert!(reason.is_empty() && Instant::now() < end, "{reason}");
+    };
+    publisher.say("past", "last", 1);
+    let mut offsets = Vec::new();
+    loop {
+        let message = client.expect_message();
+        client.acknowledge(&message);
+        offsets.push(offset(&message));
+        if message.payload_text() == "last" {
+            break;
+        }
+    }
+    assert!(oldest > 1 && offsets[0] >= oldest, "{oldest} {offsets:?}");
+    assert!(offsets.len() > 1 && offsets.is_sorted_by(|a, b| a < b), "{offsets:?}");
+    // MQTT 3 has no place for a reason. It gets what there is.
+    let mut old = Client::connect(&broker, V4, "old");
+    assert_eq!(old.subscribe_with("", &[("$replay/@1/past", 1)]), [1]);
+    let first = old.expect_message();
+    assert_eq!(first.topic, "past");
 }
 
 #[test]

@@ -213,6 +213,8 @@ fn history_that_was_taken_outlives_its_segment() {
         client.expect("past", &n.to_string());
     }
     client.ping_without_messages();
+    let told = || broker.log().contains("history was let go before it was taken");
+    until("it is told what was let go", told);
     publisher = Client::connect(&broker, V5, "publisher");
     publisher.say("past", "live", 1);
     client.expect("past", "live");
