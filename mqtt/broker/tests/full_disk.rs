@@ -7,7 +7,7 @@
 mod support;
 
 use Version::{V4, V5};
-use support::{Client, Connect, Publish, Version, on_disk, show};
+use support::{Broker, Client, Connect, Publish, Version, on_disk, show};
 
 const QUOTA_EXCEEDED: u8 = 0x97;
 
@@ -27,6 +27,7 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_serves_the_rest() {
     assert!(broker.stop().success());
     broker.start_again_with(&["--disk-reserve=1000000GiB"]);
 
+    assert_eq!(store_state(&broker), "full");
     let mut publisher = Client::connect(&broker, V5, "publisher");
     publisher.publish(&Publish::new("t/1", "refused").qos(1, 1));
     assert_eq!(publisher.expect_ack_code(0x40, 1), QUOTA_EXCEEDED);
@@ -58,6 +59,7 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_serves_the_rest() {
     assert!(broker.stop().success());
 
     broker.start_again_with(&[]);
+    assert_eq!(store_state(&broker), "writable");
     let mut publisher = Client::connect(&broker, V5, "publisher");
     publisher.say("t/1", "after", 1);
     let (mut client, accepted) = away.open(&broker);
@@ -67,4 +69,11 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_serves_the_rest() {
     client.ping_without_messages();
     let stranger = Connect::persistent(V5, "stranger").open(&broker);
     assert!(!stranger.1.session_present);
+}
+
+/// What the broker says of it.
+fn store_state(broker: &Broker) -> String {
+    let mut watcher = Client::connect(broker, V5, "watcher");
+    watcher.subscribe("$SYS/broker/store/state", 0);
+    watcher.expect_message().payload_text().to_owned()
 }
