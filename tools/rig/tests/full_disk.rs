@@ -2,7 +2,7 @@
 //! 1 and 2 by clients of MQTT 3.1.1 and 5.0, most of it alive in a queue; then drained, and filled
 //! again. Every acknowledgement is accounted for.
 //!
-//! It takes a minute and runs by flag, with the broker that was built last:
+//! It takes a minute and a half and runs by flag, with the broker that was built last:
 //! `cargo build -p zzq-broker && cargo test -p zzq-rig --test full_disk -- --ignored`.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test panics")]
@@ -35,8 +35,8 @@ use zzq_types::{
     TopicName,
 };
 
-/// Bytes of the disk.
-const DISK: u64 = 128 << 20;
+/// Bytes of the disk: so many that what is kept free of it is a small part, as on any real one.
+const DISK: u64 = 512 << 20;
 /// Bytes of a message.
 const MESSAGE: usize = 48 * 1024;
 /// Tells the process in namespaces of its own where its disk is.
@@ -105,7 +105,7 @@ fn full_disk() -> Result<(), Failed> {
         let free = free_bytes(&mount);
         let live = story.fill();
         rounds.push(format!("{live} of {free} bytes acknowledged and waiting"));
-        if live * 10 < free * 8 {
+        if live * 10 < free * 9 {
             return Err(format!("round {round}: only {rounds:?}").into());
         }
         first = if round == 0 { live } else { first };
