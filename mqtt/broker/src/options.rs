@@ -154,7 +154,7 @@ pub enum DiskBackend {
 pub struct Limits {
     /// Largest packet accepted, in bytes with its header.
     pub max_packet_size: u32,
-    /// Connections at once, through each endpoint.
+    /// Connections at once, through all endpoints together.
     pub max_connections: usize,
     /// Of these from one address, or one /64 of IPv6; as many as all unless it is less.
     pub max_connections_each: usize,

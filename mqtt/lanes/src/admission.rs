@@ -1,10 +1,11 @@
-//! Who may come in through a listener: at most so many at once, and at most so many from one
-//! address, so that one host cannot take all places.
+//! Who may come in: at most so many at once, and at most so many from one address, so that one host
+//! cannot take all places.
 //!
-//! Owns: the places, given back when a connection is over, and what a listener counts. Of those who
-//! are turned away it says something at most every ten seconds: a flood must not fill the log.
+//! Owns: the places, which all listeners of an application have in common, given back when a
+//! connection is over, and what a listener counts. Of those who are turned away it says something
+//! at most every ten seconds: a flood must not fill the log.
 //! Does not know: sockets.
-//! Assumes: only the listener's lane takes places, any lane gives them back.
+//! Assumes: any lane takes places, and gives them back.
 
 use std::{
     collections::HashMap,
@@ -28,19 +29,62 @@ pub(crate) struct Places {
     pub(crate) each_address: usize,
 }
 
-/// What a listener counts. Shared, so that whoever bound it can look.
+/// The places that are taken, through whichever listener.
 #[derive(Debug, Default)]
-pub struct ListenerStats {
+pub(crate) struct Taken {
     open: AtomicUsize,
-    refused: AtomicU64,
-    refused_address: AtomicU64,
-    faults: AtomicU64,
     /// Those that are open, by their origin; empty where addresses are not limited.
     origins: Mutex<HashMap<IpAddr, usize>>,
 }
 
+impl Taken {
+    /// A place among all. False: there are as many as there may be.
+    fn enter(&self, most: usize) -> bool {
+        let more = |open: usize| (open < most).then(|| open + 1);
+        self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn leave(&self) {
+        let before = self.open.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "who leaves has entered");
+    }
+
+    /// A place among those of one origin. False: it has all that it may have.
+    fn enter_from(&self, origin: IpAddr, most: usize) -> bool {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = origins.entry(origin).or_insert(0);
+        let may = *open < most;
+        *open += usize::from(may);
+        if *open == 0 {
+            origins.remove(&origin);
+        }
+        may
+    }
+
+    fn leave_from(&self, origin: IpAddr) {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = origins.get_mut(&origin);
+        assert!(open.as_ref().is_some_and(|open| **open > 0), "who leaves has entered");
+        let Some(open) = open else { return };
+        *open -= 1;
+        if *open == 0 {
+            origins.remove(&origin);
+        }
+    }
+}
+
+/// What a listener counts. Shared, so that whoever bound it can look.
+#[derive(Debug, Default)]
+pub struct ListenerStats {
+    taken: Arc<Taken>,
+    open: AtomicUsize,
+    refused: AtomicU64,
+    refused_address: AtomicU64,
+    faults: AtomicU64,
+}
+
 impl ListenerStats {
-    /// Connections open now.
+    /// Connections open now that came through it.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
@@ -63,29 +107,9 @@ impl ListenerStats {
     pub(crate) fn add_fault(&self) {
         self.faults.fetch_add(1, Ordering::Relaxed);
     }
-
-    /// A place from one origin. False: it has all that it may have.
-    fn enter(&self, origin: IpAddr, most: usize) -> bool {
-        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = origins.entry(origin).or_insert(0);
-        let may = *open < most;
-        *open += usize::from(may);
-        may
-    }
-
-    fn leave(&self, origin: IpAddr) {
-        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = origins.get_mut(&origin);
-        assert!(open.as_ref().is_some_and(|open| **open > 0), "who leaves has entered");
-        let Some(open) = open else { return };
-        *open -= 1;
-        if *open == 0 {
-            origins.remove(&origin);
-        }
-    }
 }
 
-/// A connection's place within its listener's limits, given back when dropped.
+/// A connection's place within the limits, given back when dropped.
 #[derive(Debug)]
 pub struct Admission {
     stats: Arc<ListenerStats>,
@@ -95,8 +119,9 @@ pub struct Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         self.stats.open.fetch_sub(1, Ordering::Relaxed);
+        self.stats.taken.leave();
         if let Some(origin) = self.origin {
-            self.stats.leave(origin);
+            self.stats.taken.leave_from(origin);
         }
     }
 }
@@ -113,8 +138,9 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    pub(crate) fn new(places: Places) -> Self {
-        Self { places, stats: Arc::default(), quiet_until: Millis::default(), unsaid: 0 }
+    pub(crate) fn new(places: Places, taken: Arc<Taken>) -> Self {
+        let stats = Arc::new(ListenerStats { taken, ..ListenerStats::default() });
+        Self { places, stats, quiet_until: Millis::default(), unsaid: 0 }
     }
 
     pub(crate) fn stats(&self) -> &Arc<ListenerStats> {
@@ -129,24 +155,25 @@ impl Door {
         local: SocketAddr,
     ) -> Option<Admission> {
         let Places { all, each_address } = self.places;
-        // Only the listener's lane adds, so the count cannot pass the limit in between.
-        if self.stats.open() >= all {
+        if !self.stats.taken.enter(all) {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
             if let Some(closed) = self.complain(now) {
                 tracing::warn!(%local, peer = %addr, max_connections = all, closed,
-                    "closes new connections: it has as many as it may have");
+                    "closes new connections: there are as many as --max-connections allows");
             }
             return None;
         }
         let limited = each_address < all;
         let origin = limited.then(|| origin(addr.ip()));
         if let Some(origin) = origin
-            && !self.stats.enter(origin, each_address)
+            && !self.stats.taken.enter_from(origin, each_address)
         {
+            self.stats.taken.leave();
             self.stats.refused_address.fetch_add(1, Ordering::Relaxed);
             if let Some(closed) = self.complain(now) {
                 tracing::warn!(%local, peer = %addr, max_connections_each = each_address, closed,
-                    "closes new connections: their address has as many as one may have");
+                    "closes new connections: their address has as many as \
+                     --max-connections-each allows");
             }
             return None;
         }
@@ -185,7 +212,26 @@ mod tests {
     }
 
     fn door(all: usize, each_address: usize) -> Door {
-        Door::new(Places { all, each_address })
+        Door::new(Places { all, each_address }, Arc::default())
+    }
+
+    #[test]
+    fn listeners_share_the_places_and_count_for_themselves() {
+        let taken = Arc::<Taken>::default();
+        let places = Places { all: 2, each_address: 1 };
+        let mut doors = [(); 2].map(|()| Door::new(places, Arc::clone(&taken)));
+        let mut admit = |door: usize, ip| doors[door].admit(Millis(0), from(ip), from("::1"));
+        let first = admit(0, "192.0.2.1").unwrap();
+        assert!(admit(1, "192.0.2.1").is_none(), "its address has one");
+        let _second = admit(1, "192.0.2.2").unwrap();
+        assert!(admit(0, "192.0.2.3").is_none(), "there are two");
+        drop(first);
+        let _third = admit(1, "192.0.2.1").unwrap();
+        let counted = doors.map(|door| {
+            let stats = door.stats();
+            (stats.open(), stats.refused(), stats.refused_address())
+        });
+        assert_eq!(counted, [(0, 1, 0), (2, 0, 1)]);
     }
 
     #[test]
@@ -217,10 +263,13 @@ mod tests {
     fn nothing_is_kept_of_who_has_left_or_where_addresses_are_not_limited() {
         let mut limited = door(9, 1);
         drop(limited.admit(Millis(0), from("192.0.2.1"), from("::1")));
-        assert!(limited.stats().origins.lock().unwrap().is_empty());
+        assert!(limited.stats().taken.origins.lock().unwrap().is_empty());
+        let mut closed = door(9, 0);
+        assert!(closed.admit(Millis(0), from("192.0.2.1"), from("::1")).is_none());
+        assert!(closed.stats().taken.origins.lock().unwrap().is_empty());
         let mut open = door(9, 9);
         let _one = open.admit(Millis(0), from("192.0.2.1"), from("::1"));
-        assert!(open.stats().origins.lock().unwrap().is_empty());
+        assert!(open.stats().taken.origins.lock().unwrap().is_empty());
     }
 
     #[test]

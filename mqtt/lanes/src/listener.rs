@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use crate::{
-    admission::{Door, ListenerStats, Places},
+    admission::{Door, ListenerStats, Places, Taken},
     app::PeerInfo,
     driver::{Accepted, Event},
     id::ListenerId,
@@ -35,7 +35,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How an endpoint is bound.
 #[derive(Clone, Copy, Debug)]
 pub struct BindOptions {
-    /// Connections open at once; further ones are closed as they come. Default: no limit.
+    /// Connections open at once, through whichever listener of these lanes; further ones are closed
+    /// as they come. Default: no limit.
     pub max_connections: usize,
     /// Of these from one address, or one /64 of IPv6. Default: no limit of its own.
     pub max_connections_each: usize,
@@ -85,7 +86,12 @@ pub struct Listener {
 
 impl Listener {
     /// Binds and listens.
-    pub(crate) fn bind(id: ListenerId, addr: SocketAddr, how: BindOptions) -> io::Result<Self> {
+    pub(crate) fn bind(
+        id: ListenerId,
+        addr: SocketAddr,
+        how: BindOptions,
+        taken: Arc<Taken>,
+    ) -> io::Result<Self> {
         let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -100,10 +106,10 @@ impl Listener {
             id,
             addr,
             tag: how.tag,
-            door: Door::new(Places {
-                all: how.max_connections,
-                each_address: how.max_connections_each,
-            }),
+            door: Door::new(
+                Places { all: how.max_connections, each_address: how.max_connections_each },
+                taken,
+            ),
             spare_files: how.spare_files,
             short: false,
             ready: true,
@@ -268,7 +274,8 @@ mod tests {
                 }
                 let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
                 let how = BindOptions::default();
-                let mut listener = Listener::bind(ListenerId(0), addr, how).unwrap();
+                let taken = Arc::default();
+                let mut listener = Listener::bind(ListenerId(0), addr, how, taken).unwrap();
                 let mut events = Vec::new();
                 listener.accept(Millis(5), &mut events);
                 assert!(events.is_empty());
@@ -287,7 +294,7 @@ mod tests {
         for nodelay in [true, false] {
             let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             let how = BindOptions { nodelay, tag: 9, ..BindOptions::default() };
-            let mut listener = Listener::bind(ListenerId(0), addr, how).unwrap();
+            let mut listener = Listener::bind(ListenerId(0), addr, how, Arc::default()).unwrap();
             let _client = TcpStream::connect(listener.addr()).unwrap();
             let mut events = Vec::new();
             listener.accept(Millis(0), &mut events);

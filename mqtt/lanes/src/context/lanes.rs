@@ -15,7 +15,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::completion::{Completion, Promise, promise};
 use crate::{
-    admission::ListenerStats,
+    admission::{ListenerStats, Taken},
     app::Handler,
     driver::{ChosenDriver, DriverKind},
     endpoint::{BindError, Endpoint, TcpEndpoint},
@@ -34,6 +34,8 @@ struct Inner {
     lanes: Vec<Handle>,
     driver: DriverKind,
     next_listener: AtomicU32,
+    /// By the connections of all listeners.
+    taken: Arc<Taken>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held by each thread: gone when the last has ended.
     ended: Weak<Ended>,
@@ -98,6 +100,7 @@ impl Lanes {
             lanes,
             driver,
             next_listener: AtomicU32::new(0),
+            taken: Arc::default(),
             threads: Mutex::new(threads),
             ended: Arc::downgrade(&ended),
         })))
@@ -127,7 +130,7 @@ impl Lanes {
         let id = ListenerId(self.0.next_listener.fetch_add(1, Ordering::Relaxed));
         let mut refusal = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for addr in addrs {
-            match Listener::bind(id, addr, options) {
+            match Listener::bind(id, addr, options, Arc::clone(&self.0.taken)) {
                 Ok(listener) => return Ok(listener),
                 Err(error) => refusal = error,
             }

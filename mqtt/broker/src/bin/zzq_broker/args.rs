@@ -100,11 +100,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = parse_size)]
     pub(crate) max_packet_size: u64,
 
-    /// Connections at once, through each endpoint.
+    /// Connections at once, through all endpoints together; further ones are closed as they come.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_connections)]
     pub(crate) max_connections: usize,
 
-    /// Of these from one address, or one /64 of IPv6 [default: all].
+    /// Of these from one address, or one /64 of IPv6; further ones are closed [default: all].
     #[arg(long, value_name = "N")]
     pub(crate) max_connections_each: Option<usize>,
 

@@ -45,7 +45,7 @@ fn run(args: &Args) -> Ended {
     let options = args.options().map_err(|message| (ExitStatus::Config, message))?;
     let hooks = users::hooks(args)?;
     start_logging(&args.log_level)?;
-    files::raise_limit(args.max_connections.saturating_mul(args.bind.len()));
+    files::raise_limit(args.max_connections);
     let mut builder = Context::builder().busy_poll(args.busy_poll).driver(args.driver());
     if let Some(lanes) = args.lanes {
         builder = builder.lanes(usize::from(lanes));
