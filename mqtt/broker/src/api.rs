@@ -17,7 +17,7 @@ use crate::clock::SystemClock;
 use crate::fetch;
 use crate::hooks::{Hooks, thread_runtime};
 use crate::images::Keeper;
-use crate::metrics::{Counts, total};
+use crate::metrics::Counts;
 use crate::options::BrokerOptions;
 use crate::replay;
 use crate::seeds::{Seeds, Way};
@@ -187,7 +187,7 @@ impl Broker {
             ..BindOptions::default()
         };
         let bound = self.0.lanes.bind(endpoint, options).await?;
-        shared.name_listener(tag, &bound.endpoint.to_string());
+        shared.name_listener(tag, &bound.endpoint.to_string(), &bound.stats);
         Ok(bound)
     }
 
@@ -216,9 +216,9 @@ impl Broker {
         keeper.map(Keeper::ask).is_some()
     }
 
-    /// What the broker counts, summed over its lanes, a moment ago.
+    /// What the broker counts, summed over its lanes and endpoints, a moment ago.
     pub fn counts(&self) -> Counts {
-        total(&self.0.shared.metrics)
+        self.0.shared.counts()
     }
 }
 

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use zzq_lanes::ListenerStats;
+use zzq_types::ReasonCode;
+
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// The numbers of one lane, or their sums.
@@ -32,6 +35,39 @@ macro_rules! counters {
 }
 
 impl Counts {
+    /// Counts a connection that is closed for a fault of its peer.
+    pub(crate) fn fault(&mut self, reason: ReasonCode) {
+        self.peer_faults += 1;
+        match reason {
+            ReasonCode::PacketTooLarge => self.faults_size += 1,
+            ReasonCode::ReceiveMaximumExceeded => self.faults_inbound += 1,
+            ReasonCode::TopicAliasInvalid => self.faults_alias += 1,
+            ReasonCode::QoSNotSupported | ReasonCode::RetainNotSupported => {
+                self.faults_unoffered += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a filter that is refused.
+    pub(crate) fn filter_refused(&mut self, code: ReasonCode) {
+        self.refused_filters += 1;
+        match code {
+            ReasonCode::QuotaExceeded => self.refused_filters_quota += 1,
+            ReasonCode::TopicFilterInvalid => self.refused_filters_invalid += 1,
+            ReasonCode::SharedSubscriptionsNotSupported
+            | ReasonCode::WildcardSubscriptionsNotSupported => self.refused_filters_unoffered += 1,
+            _ => {}
+        }
+    }
+
+    /// Adds what a listener counts.
+    pub(crate) fn add_listener(&mut self, stats: &ListenerStats) {
+        self.turned_away += stats.refused() + stats.refused_address();
+        self.turned_away_address += stats.refused_address();
+        self.accepts_failed += stats.faults();
+    }
+
     /// Messages dropped so far, for whatever reason.
     pub const fn dropped(&self) -> u64 {
         self.dropped_slow
@@ -50,10 +86,31 @@ counters! {
     accepted,
     /// Clients let in so far: CONNECTs whose CONNACK says so.
     connects,
+    /// Connections closed as they came, because there were as many as there may be at all, or from
+    /// their address.
+    turned_away,
+    /// Of these because of their address.
+    turned_away_address,
+    /// Times that accepting failed: no descriptors or no memory, as a rule.
+    accepts_failed,
     /// CONNECTs refused so far.
     refused,
+    /// Of these for their client identifiers.
+    refused_ids,
+    /// Connections closed because their CONNECT, or an AUTH before CONNACK, did not come in time.
+    silent_connects,
+    /// Connections closed because nothing came within their keep alive.
+    silent_clients,
     /// Connections closed for a fault of the peer.
     peer_faults,
+    /// Of these for a packet that is too large.
+    faults_size,
+    /// Of these for more publishes under way than Receive Maximum.
+    faults_inbound,
+    /// Of these for a topic alias that is not known, or above the maximum.
+    faults_alias,
+    /// Of these for a QoS, or for retaining, that is not offered.
+    faults_unoffered,
     /// Clients that are connected now, past their CONNACK.
     clients,
     /// Sessions, connected or not.
@@ -103,6 +160,12 @@ counters! {
     refused_retained,
     /// Filters of SUBSCRIBEs that were refused.
     refused_filters,
+    /// Of these because their session has as many as it may have.
+    refused_filters_quota,
+    /// Of these because they are too long, too deep, or no filters.
+    refused_filters_invalid,
+    /// Of these because filters of their kind are not offered.
+    refused_filters_unoffered,
     /// Publishes, and wills, that the authoriser has denied.
     denied_publishes,
     /// Filters that it has denied.

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use zzq_lanes::LaneIndex;
+use zzq_lanes::{LaneIndex, ListenerStats};
 use zzq_types::Lsn;
 
 use crate::hooks::Hooks;
-use crate::metrics::{ImageMetrics, LaneMetrics};
+use crate::metrics::{Counts, ImageMetrics, LaneMetrics, total};
 use crate::options::BrokerOptions;
 use crate::retained_order::RetainedOrder;
 use crate::retained_room::RetainedRoom;
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     sys: Mutex<Vec<(String, String)>>,
     /// Endpoints by the tags of their connections. For hooks, when a client connects.
     listeners: Mutex<Vec<Arc<str>>>,
+    /// What their listeners count, also of those that are closed.
+    doors: Mutex<Vec<Arc<ListenerStats>>>,
 }
 
 /// Bytes of messages that all lanes together keep in memory beside their log.
@@ -56,6 +58,7 @@ impl Shared {
             settled: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             sys: Mutex::default(),
             listeners: Mutex::default(),
+            doors: Mutex::default(),
         }
     }
 
@@ -96,8 +99,9 @@ impl Shared {
         u32::try_from(listeners.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// The endpoint is known by this name now.
-    pub(crate) fn name_listener(&self, tag: u32, endpoint: &str) {
+    /// The endpoint is known by this name now, and counts here.
+    pub(crate) fn name_listener(&self, tag: u32, endpoint: &str, stats: &Arc<ListenerStats>) {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(stats));
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(listener) = listeners.get_mut(tag as usize) {
             *listener = endpoint.into();
@@ -108,6 +112,14 @@ impl Shared {
     pub(crate) fn listener(&self, tag: u32) -> Arc<str> {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.get(tag as usize).cloned().unwrap_or_default()
+    }
+
+    /// What lanes and listeners have counted.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut sum = total(&self.metrics);
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.iter().for_each(|door| sum.add_listener(door));
+        sum
     }
 
     pub(crate) fn set_sys(&self, values: Vec<(String, String)>) {

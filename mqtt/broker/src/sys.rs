@@ -91,8 +91,18 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         ("clients/maximum", status.clients_most),
         ("connections/open", counts.connections),
         ("connections/accepted", counts.accepted),
+        ("connections/turned-away", counts.turned_away),
+        ("connections/turned-away/address", counts.turned_away_address),
+        ("connections/accept-failures", counts.accepts_failed),
         ("connections/refused", counts.refused),
+        ("connections/refused/identifier", counts.refused_ids),
+        ("connections/timeouts/connect", counts.silent_connects),
+        ("connections/timeouts/keep-alive", counts.silent_clients),
         ("connections/faults", counts.peer_faults),
+        ("connections/faults/too-large", counts.faults_size),
+        ("connections/faults/receive-maximum", counts.faults_inbound),
+        ("connections/faults/topic-alias", counts.faults_alias),
+        ("connections/faults/not-offered", counts.faults_unoffered),
         ("subscriptions/count", counts.subscriptions),
         ("retained messages/count", counts.retained),
         ("store/messages/count", counts.queued + counts.retained),
@@ -119,6 +129,9 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         ("publish/bytes/held", counts.held_bytes),
         ("publish/messages/denied", counts.denied_publishes),
         ("subscriptions/refused", counts.refused_filters),
+        ("subscriptions/refused/quota", counts.refused_filters_quota),
+        ("subscriptions/refused/filter", counts.refused_filters_invalid),
+        ("subscriptions/refused/not-offered", counts.refused_filters_unoffered),
         ("subscriptions/denied", counts.denied_filters),
         ("hooks/unanswered", counts.unanswered),
         ("hooks/events/lost", counts.events_lost),
@@ -131,36 +144,41 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         visit(&format!("$SYS/broker/load/{name}"), &format!("{value:.2}"));
     });
     if let Some(store) = &status.store {
-        visit(STORE_STATE, store.state.as_str());
-        visit("$SYS/broker/store/offset/durable", &store.durable.to_string());
-        visit("$SYS/broker/store/offset/appended", &store.appended.to_string());
-        let ImageCounts { made, failed, bytes, offset, oldest_ms, log_bytes, age_s } = store.images;
-        let numbers = [
-            ("offset/first", store.first),
-            ("bytes", log_bytes),
-            ("disk/free", store.free),
-            ("offset/lag", store.appended.saturating_sub(store.durable)),
-            ("segments/count", store.segments),
-            ("groups/count", counts.groups),
-            ("acknowledgements/held", counts.held_answers),
-            ("records", counts.records),
-            ("snapshot/offset", offset),
-            ("snapshot/bytes", bytes),
-            ("snapshot/count", made),
-            ("snapshot/failed", failed),
-        ];
-        for (name, value) in numbers {
-            visit(&format!("$SYS/broker/store/{name}"), &value.to_string());
-        }
-        let Recent { group_records, commit_ms } = store.recent;
-        visit("$SYS/broker/store/groups/records", &format!("{group_records:.2}"));
-        visit("$SYS/broker/store/commit/milliseconds", &format!("{commit_ms:.2}"));
-        if let Some(age_s) = age_s {
-            visit("$SYS/broker/store/snapshot/age", &format!("{age_s} seconds"));
-        }
-        if oldest_ms > 0 {
-            visit("$SYS/broker/store/offset/first/time", &rfc3339(oldest_ms));
-        }
+        store_topics(counts, store, visit);
+    }
+}
+
+/// What a log has to tell.
+fn store_topics(counts: &Counts, store: &StoreStatus, visit: &mut dyn FnMut(&str, &str)) {
+    visit(STORE_STATE, store.state.as_str());
+    visit("$SYS/broker/store/offset/durable", &store.durable.to_string());
+    visit("$SYS/broker/store/offset/appended", &store.appended.to_string());
+    let ImageCounts { made, failed, bytes, offset, oldest_ms, log_bytes, age_s } = store.images;
+    let numbers = [
+        ("offset/first", store.first),
+        ("bytes", log_bytes),
+        ("disk/free", store.free),
+        ("offset/lag", store.appended.saturating_sub(store.durable)),
+        ("segments/count", store.segments),
+        ("groups/count", counts.groups),
+        ("acknowledgements/held", counts.held_answers),
+        ("records", counts.records),
+        ("snapshot/offset", offset),
+        ("snapshot/bytes", bytes),
+        ("snapshot/count", made),
+        ("snapshot/failed", failed),
+    ];
+    for (name, value) in numbers {
+        visit(&format!("$SYS/broker/store/{name}"), &value.to_string());
+    }
+    let Recent { group_records, commit_ms } = store.recent;
+    visit("$SYS/broker/store/groups/records", &format!("{group_records:.2}"));
+    visit("$SYS/broker/store/commit/milliseconds", &format!("{commit_ms:.2}"));
+    if let Some(age_s) = age_s {
+        visit("$SYS/broker/store/snapshot/age", &format!("{age_s} seconds"));
+    }
+    if oldest_ms > 0 {
+        visit("$SYS/broker/store/offset/first/time", &rfc3339(oldest_ms));
     }
 }
 

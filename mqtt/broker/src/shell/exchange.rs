@@ -339,7 +339,7 @@ impl<D: Disk> Shell<D> {
         let client = link.exchanging.as_ref().map(|exchanging| exchanging.client.clone());
         let (encoder, client) = (link.encoder, client.unwrap_or_default());
         let refused = Refused { encoder, client: &client, reason, properties: Properties::EMPTY };
-        self.counts.peer_faults += 1;
+        self.counts.fault(reason);
         self.refuse_connect_with(io, conn, &refused, why)
     }
 

@@ -185,7 +185,7 @@ impl<D: Disk> Shell<D> {
     //= MQTT311-4.8.0-1
     //= MQTT5-4.13.1-1
     fn fault(&mut self, io: &mut Io<'_, D>, conn: ConnId, error: &DecodeError) {
-        self.counts.peer_faults += 1;
+        self.counts.fault(error.reason_code());
         let Some(link) = self.links.get(conn) else { return };
         tracing::info!(peer = %link.peer, client = %link.client, %error, "connection closed");
         let mut answer = error.answer();
@@ -211,7 +211,7 @@ impl<D: Disk> Shell<D> {
         reason: ReasonCode,
         why: &'static str,
     ) -> Flow {
-        self.counts.peer_faults += 1;
+        self.counts.fault(reason);
         self.dismiss(io, conn, reason, why);
         Flow::End
     }
@@ -274,6 +274,7 @@ impl<D: Disk> Shell<D> {
     ) -> Flow {
         let Refused { encoder, client, reason, properties } = *refused;
         self.counts.refused += 1;
+        self.counts.refused_ids += u64::from(reason == ReasonCode::ClientIdentifierNotValid);
         if let Some(link) = self.links.get_mut(conn) {
             tracing::info!(peer = %link.peer, client, %reason, why, "CONNECT refused");
             link.phase = Phase::Leaving;
@@ -317,6 +318,7 @@ impl<D: Disk> Shell<D> {
                 io.set_timer(conn, SILENCE, io.now() + wait);
             }
             Phase::New | Phase::Authenticating => {
+                self.counts.silent_connects += 1;
                 tracing::info!(peer = %link.peer, "connection closed: no CONNECT or AUTH in time");
                 io.close(conn, Close::Now);
             }
@@ -326,6 +328,7 @@ impl<D: Disk> Shell<D> {
                     let next = due.max(io.now() + std::time::Duration::from_millis(1));
                     io.set_timer(conn, SILENCE, next);
                 } else {
+                    self.counts.silent_clients += 1;
                     self.dismiss(io, conn, ReasonCode::KeepAliveTimeout, "keep alive timeout");
                 }
             }

@@ -110,7 +110,7 @@ impl<D: Disk> Shell<D> {
                     granted.push(one);
                 }
                 Err(Refusal { code, reason }) => {
-                    self.counts.refused_filters += 1;
+                    self.counts.filter_refused(code);
                     codes.push(refusal(version, code));
                     reasons.extend(reason);
                 }

@@ -12,7 +12,7 @@ use zzq_wal::disk::Disk;
 use super::wire::Content;
 use super::{Io, Shell};
 use crate::load::Loads;
-use crate::metrics::{self, Counts};
+use crate::metrics::Counts;
 use crate::sys::{self, Recent, STORE_STATE, Status, StoreState, StoreStatus};
 
 /// When the values are renewed, and what is remembered from one time to the next.
@@ -70,7 +70,7 @@ impl<D: Disk> Shell<D> {
         }
         self.sys.due = io.now() + interval;
         self.publish_counts(io);
-        let counts = metrics::total(&self.shared.metrics);
+        let counts = self.shared.counts();
         let store = self.journal.marks().map(|(durable, appended)| StoreStatus {
             durable: durable.get(),
             appended: appended.get(),

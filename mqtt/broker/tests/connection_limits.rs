@@ -1,0 +1,239 @@
+//! Limits of connections, by flag: who is turned away or closed, with which word, and where it is
+//! counted.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::time::Instant;
+
+use Version::{V3, V4, V5};
+use support::{Broker, Client, Connect, PATIENCE, Publish, Received, Version};
+
+/// Calls `test` without a log and with one.
+fn with_flags(flags: &[&str], test: impl Fn(&Broker)) {
+    for logged in [false, true] {
+        test(&Broker::start(logged, &[flags, &["--sys-interval", "50ms"]].concat()));
+    }
+}
+
+/// A client that reads what the broker counts.
+fn watcher(broker: &Broker) -> Client {
+    Client::connect(broker, V5, "watcher")
+}
+
+/// Waits until these numbers below `$SYS/broker` are so.
+fn counted(watcher: &mut Client, wanted: &[(&str, &str)]) {
+    for (name, wanted) in wanted {
+        let topic = format!("$SYS/broker/{name}");
+        watcher.subscribe(&topic, 0);
+        loop {
+            let message = watcher.expect_message();
+            if message.topic == topic && message.payload_text() == *wanted {
+                break;
+            }
+        }
+    }
+}
+
+/// Comes again until there is room, and it is in time.
+fn comes_in(broker: &Broker, id: &str) -> Client {
+    let start = Instant::now();
+    loop {
+        let mut client = Client::open(broker, V5);
+        client.send(&Connect::new(V5, id).encode());
+        if let Received::Packet(_) = client.receive(PATIENCE) {
+            return client;
+        }
+        assert!(start.elapsed() < PATIENCE, "turned away for ever");
+    }
+}
+
+#[test]
+fn so_many_connections_are_open_at_once_and_further_ones_are_counted() {
+    with_flags(&["--max-connections", "3"], |broker| {
+        let mut watcher = watcher(broker);
+        let mut inside: Vec<Client> =
+            ["a", "b"].map(|id| Client::connect(broker, V4, id)).into_iter().collect();
+        for _ in 0..2 {
+            Client::open(broker, V4).expect_close();
+        }
+        let turned = [("connections/turned-away", "2"), ("connections/turned-away/address", "0")];
+        counted(&mut watcher, &turned);
+        assert_eq!(broker.log().matches("--max-connections allows").count(), 1, "one line");
+        inside.iter_mut().for_each(Client::ping);
+        inside.pop();
+        comes_in(broker, "late").ping();
+    });
+}
+
+#[test]
+fn an_address_has_so_many_connections_and_further_ones_are_counted() {
+    with_flags(&["--max-connections-each", "2"], |broker| {
+        let mut watcher = watcher(broker);
+        let mut inside = Client::connect(broker, V4, "a");
+        for _ in 0..2 {
+            Client::open(broker, V4).expect_close();
+        }
+        let turned = [("connections/turned-away", "2"), ("connections/turned-away/address", "2")];
+        counted(&mut watcher, &turned);
+        assert_eq!(broker.log().matches("--max-connections-each allows").count(), 1, "one line");
+        inside.ping();
+        drop(inside);
+        comes_in(broker, "late").ping();
+    });
+}
+
+#[test]
+fn who_does_not_connect_in_time_is_closed_and_counted() {
+    with_flags(&["--connect-timeout", "200ms"], |broker| {
+        for digits in ["", "10 0D 00 04 4D 51"] {
+            let mut silent = Client::open(broker, V5);
+            silent.send_hex(digits);
+            silent.expect_close();
+        }
+        let mut watcher = comes_in(broker, "watcher");
+        watcher.subscribe("$SYS/broker/connections/timeouts/connect", 0);
+        // The watcher itself may have been late.
+        while watcher.expect_message().payload_text().parse::<u32>().unwrap() < 2 {}
+        counted(&mut watcher, &[("connections/faults", "0")]);
+    });
+}
+
+#[test]
+fn who_says_nothing_within_its_keep_alive_is_closed_and_counted() {
+    with_flags(&["--max-keep-alive", "1"], |broker| {
+        Connect::new(V5, "silent").open(broker).0.expect_end(&[0x8D]);
+        Connect::new(V4, "silent").keep_alive(1).open(broker).0.expect_close();
+        // MQTT 3 cannot be told, and is not bound.
+        let mut watcher = Client::connect(broker, V4, "watcher");
+        let silent = [("connections/timeouts/keep-alive", "2"), ("connections/faults", "0")];
+        counted(&mut watcher, &silent);
+    });
+}
+
+#[test]
+fn packets_that_are_too_large_end_their_connection_and_are_counted() {
+    with_flags(&["--max-packet-size", "1000"], |broker| {
+        for (version, words) in [(V3, None), (V4, None), (V5, Some(0x95))] {
+            let mut client = Client::connect(broker, version, "a");
+            client.publish(&Publish::new("t", vec![b'x'; 1000]));
+            match words {
+                Some(code) => client.expect_end(&[code]),
+                None => client.expect_close(),
+            }
+        }
+        let faults = [("connections/faults/too-large", "3"), ("connections/faults", "3")];
+        counted(&mut watcher(broker), &faults);
+    });
+}
+
+#[test]
+fn more_publishes_under_way_than_receive_maximum_are_answered_and_counted() {
+    with_flags(&["--receive-maximum", "2"], |broker| {
+        for (version, most) in [(V4, None), (V5, Some(2))] {
+            let (mut client, accepted) = Connect::new(version, "a").open(broker);
+            assert_eq!(accepted.number(0x21), most);
+            // MQTT 3 knows no such limit.
+            for id in 1..=most.map_or(5, |_| 2) {
+                client.publish(&Publish::new("t", "x").qos(2, id));
+                client.expect_ack(0x50, id);
+            }
+            if most.is_some() {
+                client.publish(&Publish::new("t", "x").qos(2, 3));
+                client.expect_end(&[0x93]);
+            }
+        }
+        let faults = [("connections/faults/receive-maximum", "1"), ("connections/faults", "1")];
+        counted(&mut watcher(broker), &faults);
+    });
+}
+
+#[test]
+fn aliases_go_as_far_as_the_flag_says_in_both_directions() {
+    let alias = |n: u8| format!("23 00 {n:02X}");
+    for (flag, most) in [("0", 0), ("2", 2)] {
+        with_flags(&["--max-topic-aliases", flag], |broker| {
+            let (mut client, accepted) = Connect::new(V5, "a").properties("22 00 0A").open(broker);
+            assert_eq!(accepted.number(0x22), (most > 0).then_some(most.into()));
+            client.subscribe("#", 0);
+            for n in 1..=most {
+                client.publish(&Publish::new("t", "x").properties(&alias(n)));
+                client.expect("t", "x");
+            }
+            for n in 0..20 {
+                let topic = format!("u/{}", n % 5);
+                client.say(&topic, "y", 0);
+                let given = client.expect_message().number(0x23).unwrap_or(0);
+                assert!(given <= most.into(), "alias {given}");
+            }
+            client.publish(&Publish::new("t", "x").properties(&alias(most + 1)));
+            client.expect_end(&[0x94]);
+            counted(&mut watcher(broker), &[("connections/faults/topic-alias", "1")]);
+        });
+    }
+}
+
+#[test]
+fn what_is_not_offered_is_counted_with_its_connections() {
+    with_flags(&["--max-qos", "1", "--no-retain"], |broker| {
+        let mut client = Client::connect(broker, V5, "a");
+        client.publish(&Publish::new("t", "x").qos(2, 7));
+        client.expect_end(&[0x9B]);
+        let mut client = Client::connect(broker, V5, "a");
+        client.publish(&Publish::new("t", "x").retain());
+        client.expect_end(&[0x9A]);
+        counted(&mut watcher(broker), &[("connections/faults/not-offered", "2")]);
+    });
+}
+
+#[test]
+fn so_many_messages_are_on_their_way_to_a_client_that_takes_more() {
+    with_flags(&["--max-inflight", "2"], |broker| {
+        for (version, properties) in [(V4, ""), (V5, "21 00 0A")] {
+            let (mut client, _) = Connect::new(version, "a").properties(properties).open(broker);
+            client.subscribe("t", 2);
+            let mut publisher = Client::connect(broker, V5, "publisher");
+            for n in 0..4 {
+                publisher.say("t", &n.to_string(), 1);
+            }
+            let next = |client: &mut Client, wanted: &str| {
+                let message = client.expect_message();
+                assert_eq!(message.payload_text(), wanted);
+                message
+            };
+            let first = next(&mut client, "0");
+            next(&mut client, "1");
+            client.ping_without_messages();
+            client.acknowledge(&first);
+            next(&mut client, "2");
+            client.ping_without_messages();
+        }
+    });
+}
+
+#[test]
+fn what_is_held_for_full_queues_is_bounded_for_all_clients_together() {
+    const TOTAL: u64 = 4096;
+    let flags = ["--max-queued-messages", "1", "--max-held-total", "4KiB", "--lanes", "1"];
+    with_flags(&flags, |broker| {
+        let mut away = Connect::persistent(V4, "away").open(broker).0;
+        away.subscribe("t", 1);
+        away.disconnect();
+        let mut publishers = ["a", "b"].map(|id| Client::connect(broker, V4, id));
+        for publisher in &mut publishers {
+            // Those that come before it is known that the queue is full are taken.
+            for id in 1..=40 {
+                publisher.publish(&Publish::new("t", vec![b'x'; 1000]).qos(1, id));
+            }
+        }
+        let mut watcher = watcher(broker);
+        watcher.subscribe("$SYS/broker/publish/bytes/held", 0);
+        let mut held = || watcher.expect_message().payload_text().parse::<u64>().unwrap();
+        while held() < TOTAL - 1100 {}
+        for _ in 0..10 {
+            let held = held();
+            assert!(held <= TOTAL, "{held} bytes are held");
+        }
+    });
+}
