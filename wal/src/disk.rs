@@ -77,6 +77,12 @@ pub trait Disk: Send + Sync + 'static {
     fn has_completed(&self) -> Option<bool> {
         None
     }
+
+    /// Microseconds on a clock that does not go back: how long writes take is told by it. A disk
+    /// without one always says the same.
+    fn now_us(&self) -> u64 {
+        0
+    }
 }
 
 /// An open file of a [`Disk`], shared between the log, readers and helper threads.

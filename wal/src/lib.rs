@@ -102,7 +102,7 @@ pub use error::{
 };
 pub use log::{
     Commits, Drive, DriverSteps, DriverThread, Entropy, Found, HelperThread, Log, Options,
-    Producer, Reserve, Space, Staging, Stall, Status, Wake,
+    Producer, Reserve, Space, Staging, Stall, Status, Wake, WriteTimes,
 };
 pub use lsn::{Handed, Lsn};
 pub use meta::{read_facts, write_facts};

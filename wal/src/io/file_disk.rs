@@ -10,6 +10,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use self::choice::{Choice, choose};
 use self::engine::Engine;
 pub use self::engine::{Backend, UnknownBackend};
@@ -142,6 +144,12 @@ impl Disk for FileDisk {
 
     fn has_completed(&self) -> Option<bool> {
         self.engine.has_completed()
+    }
+
+    fn now_us(&self) -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        let parts = [now.tv_sec, now.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+        parts[0].saturating_mul(1_000_000) + parts[1] / 1000
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Flight<F> {
     pub(crate) moved: bool,
     /// Who comes when its write does.
     pub(crate) awaited: AwaitedBy,
+    /// By the disk's clock.
+    pub(crate) submitted_us: u64,
     pub(crate) state: State,
 }
 
@@ -89,6 +91,7 @@ impl<D: Disk> Core<D> {
             };
             self.next_token += 1;
             flight.awaited = AwaitedBy::by(leader);
+            flight.submitted_us = shared.disk.now_us();
             match shared.disk.submit(write) {
                 Ok(()) => {}
                 Err((write, error)) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -111,8 +114,13 @@ impl<D: Disk> Core<D> {
         }
         let mut completions = std::mem::take(&mut self.completions);
         shared.disk.reap(&mut completions);
-        for completion in completions.drain(..) {
-            self.complete(completion);
+        if !completions.is_empty() {
+            let now_us = shared.disk.now_us();
+            for completion in completions.drain(..) {
+                if let Some(submitted_us) = self.complete(completion) {
+                    shared.times.note(submitted_us, now_us);
+                }
+            }
         }
         self.completions = completions;
         // Behind a failure at the front nothing is durable; in front of it what is done is.
@@ -135,7 +143,8 @@ impl<D: Disk> Core<D> {
         }
     }
 
-    fn complete(&mut self, completion: Completion) {
+    /// When it was submitted, if all of it was written.
+    fn complete(&mut self, completion: Completion) -> Option<u64> {
         let flight = self.flights.iter_mut().find(|flight| flight.waits_for(completion.token));
         let Some(flight) = flight else { unreachable!("each write completes once") };
         flight.state = match completion.result {
@@ -148,7 +157,9 @@ impl<D: Disk> Core<D> {
         };
         if matches!(flight.state, State::Failed(..)) {
             self.mode = Mode::Draining;
+            return None;
         }
+        Some(flight.submitted_us)
     }
 
     fn publish_front(&mut self, shared: &Shared<D>, leader: Leader<'_>) {

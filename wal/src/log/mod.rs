@@ -23,6 +23,7 @@ mod share;
 mod shared;
 mod space;
 mod spares;
+mod times;
 mod truncate;
 mod wanted;
 
@@ -49,6 +50,7 @@ pub use self::shared::Drive;
 pub(crate) use self::shared::Shared;
 pub use self::space::{Reserve, Space};
 use self::spares::spares;
+pub use self::times::WriteTimes;
 use self::truncate::Cut;
 use self::wanted::{Mark, Starved, Wanted};
 use crate::chunk::Chunk;
@@ -207,6 +209,12 @@ impl<D: Disk> Log<D> {
     /// Bytes that were free when the helper looked last, with those of spare files.
     pub fn free_bytes(&self) -> u64 {
         self.shared.gauge.free()
+    }
+
+    /// How long the writes of groups have taken. One asks, now and then: the longest is the longest
+    /// since the last call.
+    pub fn write_times(&self) -> WriteTimes {
+        self.shared.times.take()
     }
 
     /// The length of the shortest segments, in bytes.

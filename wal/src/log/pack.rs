@@ -170,6 +170,7 @@ impl<D: Disk> Core<D> {
             marks,
             moved: false,
             awaited: AwaitedBy::Visitor,
+            submitted_us: 0,
             state: State::Ready(buffer),
         };
         self.append(&flight);

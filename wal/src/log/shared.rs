@@ -16,6 +16,7 @@ use crate::log::nudge::Nudge;
 use crate::log::options::Commits;
 use crate::log::share::Pack;
 use crate::log::space::{Gauge, Space};
+use crate::log::times::Stopwatch;
 use crate::log::wanted::Mark;
 use crate::lsn::Lsn;
 use crate::reader::pool::ReadPool;
@@ -50,6 +51,8 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) trim_below: AtomicU64,
     /// What is left of the disk.
     pub(crate) gauge: Gauge,
+    /// How long writes take.
+    pub(crate) times: Stopwatch,
     no_space: AtomicBool,
     /// Something is to be written, and the next segment is not made yet.
     waits_for_segment: AtomicBool,
@@ -92,6 +95,7 @@ impl<D: Disk> Shared<D> {
             cuts: Cuts::default(),
             trim_below: AtomicU64::new(0),
             gauge,
+            times: Stopwatch::default(),
             no_space: AtomicBool::new(false),
             waits_for_segment: AtomicBool::new(false),
             company: AtomicUsize::new(0),
