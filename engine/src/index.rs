@@ -52,6 +52,8 @@ pub struct Index {
     /// Whose turn is first in a group that this lane has not picked for.
     first_turn: usize,
     subscriptions: usize,
+    /// Of these in groups.
+    shared: usize,
     generation: u64,
 }
 
@@ -130,6 +132,7 @@ impl Index {
             strategies: GroupStrategies::default(),
             first_turn: 0,
             subscriptions: 0,
+            shared: 0,
             generation: 0,
         }
     }
@@ -186,6 +189,7 @@ impl Index {
             return Inserted::Replaced;
         }
         self.subscriptions += 1;
+        self.shared += usize::from(filter.group().is_some());
         Inserted::New
     }
 
@@ -209,6 +213,7 @@ impl Index {
         }
         self.generation += 1;
         self.subscriptions -= 1;
+        self.shared -= usize::from(filter.group().is_some());
         self.sessions.leave(slot, id);
         self.drop_if_empty(id);
         true
@@ -224,7 +229,9 @@ impl Index {
         standings.dedup();
         let before = self.subscriptions;
         for id in standings {
-            self.subscriptions -= self.entries[id].remove(self.sessions.heads(), session);
+            let (own, from_groups) = self.entries[id].remove(self.sessions.heads(), session);
+            self.subscriptions -= own + from_groups;
+            self.shared -= from_groups;
             self.drop_if_empty(id);
         }
         before - self.subscriptions
@@ -305,6 +312,11 @@ impl Index {
     /// How many subscriptions there are.
     pub const fn subscriptions(&self) -> usize {
         self.subscriptions
+    }
+
+    /// How many of them are in groups.
+    pub const fn shared_subscriptions(&self) -> usize {
+        self.shared
     }
 
     /// How many sessions have a subscription.
@@ -448,13 +460,14 @@ impl Index {
 }
 
 impl Entry {
-    /// Removes a session that stands here; says how many subscriptions it had.
-    fn remove(&mut self, heads: &[Head], session: SessionNumber) -> usize {
+    /// Removes a session that stands here; says how many subscriptions it had, and how many more in
+    /// groups.
+    fn remove(&mut self, heads: &[Head], session: SessionNumber) -> (usize, usize) {
         let groups = self.groups.as_mut();
         let from_groups = groups.map_or(0, |all| all.remove_everywhere(heads, session));
         let own = usize::from(self.subs.remove(heads, session).is_some());
         assert!(own + from_groups > 0, "a session stands where it is listed");
-        own + from_groups
+        (own, from_groups)
     }
 
     fn find(&self, heads: &[Head], group: Option<&str>, number: SessionNumber) -> Option<Sub> {

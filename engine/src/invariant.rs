@@ -87,6 +87,10 @@ pub fn check(state: &State) -> Result<(), Violation> {
     require(queued == state.queued, "what waits is counted", || {
         format!("{queued} messages are counted as {}", state.queued)
     })?;
+    let bytes: u64 = state.sessions().map(|session| session.queue.bytes()).sum();
+    require(bytes == state.queued_bytes, "what waits is weighed", || {
+        format!("{bytes} bytes are counted as {}", state.queued_bytes)
+    })?;
     let deadlines = recompute(state);
     require(deadlines == state.deadlines, "what is due is indexed", || {
         format!("{deadlines:?} is indexed as {:?}", state.deadlines)

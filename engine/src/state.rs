@@ -37,6 +37,8 @@ pub struct State {
     pub(crate) deadlines: Deadlines,
     /// Messages in the queues of all sessions.
     pub(crate) queued: usize,
+    /// What they weigh.
+    pub(crate) queued_bytes: u64,
     /// Sessions of whose queue a part is in an image only.
     pub(crate) untouched: usize,
     pub(crate) applied: Lsn,
@@ -58,6 +60,7 @@ impl State {
             facts: Facts::default(),
             deadlines: Deadlines::default(),
             queued: 0,
+            queued_bytes: 0,
             untouched: 0,
             applied: Lsn::ZERO,
             next_session: 1,
@@ -214,6 +217,11 @@ impl State {
         self.queued
     }
 
+    /// What they weigh, as [`Queue::bytes`](crate::session::Queue::bytes) of each says.
+    pub const fn queued_bytes(&self) -> u64 {
+        self.queued_bytes
+    }
+
     /// How many references the state holds to the messages of each record, without those in queues
     /// that are in an image only. For checks.
     pub fn references(&self) -> BTreeMap<Lsn, u64> {
@@ -246,8 +254,10 @@ impl State {
     ) -> Option<R> {
         let session = self.sessions.get_mut(&number)?;
         let (before, waited) = (session.timers(), session.queue.len());
+        let weighed = session.queue.bytes();
         let result = change(session, &mut self.counters);
         self.queued = self.queued - waited + session.queue.len();
+        self.queued_bytes = self.queued_bytes - weighed + session.queue.bytes();
         self.deadlines.change(number, before, session.timers());
         Some(result)
     }
@@ -256,6 +266,7 @@ impl State {
     pub(crate) fn insert(&mut self, session: Session) {
         let number = session.number;
         self.queued += session.queue.len();
+        self.queued_bytes += session.queue.bytes();
         self.next_session = self.next_session.max(number.get().saturating_add(1));
         self.deadlines.change(number, Timers::default(), session.timers());
         self.clients.insert(Arc::clone(&session.client), number);
@@ -267,6 +278,7 @@ impl State {
         let session = *self.sessions.remove(&number)?;
         self.clients.remove(&session.client);
         self.queued -= session.queue.len();
+        self.queued_bytes -= session.queue.bytes();
         self.untouched -= usize::from(session.queue.untouched().is_some());
         self.deadlines.change(number, session.timers(), Timers::default());
         Some(session)

@@ -115,12 +115,20 @@ counters! {
     clients,
     /// Sessions, connected or not.
     sessions,
+    /// Sessions that have ended because their expiry interval was over.
+    expired_sessions,
     /// Subscriptions of these sessions.
     subscriptions,
+    /// Of these shared ones.
+    shared_subscriptions,
     /// Retained messages.
     retained,
+    /// Bytes of retained messages with their topics and properties.
+    retained_bytes,
     /// Messages that wait in queues or for their acknowledgement.
     queued,
+    /// What these weigh with their topics and properties, rounded up to 16 bytes each.
+    queued_bytes,
     /// Packets received.
     packets_in,
     /// Packets sent.
@@ -133,6 +141,10 @@ counters! {
     publishes_in,
     /// PUBLISH packets sent.
     publishes_out,
+    /// Bytes of payloads received.
+    payload_in,
+    /// Bytes of payloads sent.
+    payload_out,
     /// Deliveries at QoS 0 dropped because the receiver's output was full.
     dropped_slow,
     /// Deliveries dropped because they exceed the receiver's Maximum Packet Size.

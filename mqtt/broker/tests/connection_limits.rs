@@ -213,6 +213,25 @@ fn so_many_messages_are_on_their_way_to_a_client_that_takes_more() {
 }
 
 #[test]
+fn sessions_live_as_long_as_the_flag_says_whatever_was_asked_for() {
+    with_flags(&["--max-session-expiry", "1s"], |broker| {
+        let mut watcher = watcher(broker);
+        let (client, accepted) = Connect::persistent(V5, "asks").open(broker);
+        assert_eq!(accepted.number(0x11), Some(1));
+        client.disconnect();
+        // A longer one at its end changes nothing.
+        let (mut client, _) = Connect::persistent(V5, "asks at its end").open(broker);
+        client.send_hex("E0 07 00 05 11 00 00 0E 10");
+        client.finish();
+        Connect::persistent(V4, "old").open(broker).0.disconnect();
+        counted(&mut watcher, &[("clients/expired", "3"), ("clients/total", "1")]);
+        for (version, id) in [(V5, "asks"), (V5, "asks at its end"), (V4, "old")] {
+            assert!(!Connect::persistent(version, id).open(broker).1.session_present, "{id}");
+        }
+    });
+}
+
+#[test]
 fn what_is_held_for_full_queues_is_bounded_for_all_clients_together() {
     const TOTAL: u64 = 4096;
     let flags = ["--max-queued-messages", "1", "--max-held-total", "4KiB", "--lanes", "1"];

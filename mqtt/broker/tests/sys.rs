@@ -4,7 +4,7 @@
 mod support;
 
 use Version::V5;
-use support::{Broker, Client, Version};
+use support::{Broker, Client, Connect, Version};
 
 /// Reads until `topic` says something that is as wanted; what it said.
 fn wait_for(client: &mut Client, topic: &str, wanted: impl Fn(&str) -> bool) -> String {
@@ -45,6 +45,11 @@ fn tools_find_mosquittos_names_and_their_values_move() {
     ] {
         wait_for(&mut watcher, &format!("$SYS/broker/store/{topic}"), wanted);
     }
+    // Of the writes since the values before.
+    publisher.say("t", "two", 1);
+    for topic in ["fsync/microseconds", "fsync/microseconds/maximum"] {
+        wait_for(&mut watcher, &format!("$SYS/broker/store/{topic}"), counted);
+    }
     publisher.disconnect();
     wait_for(&mut watcher, "$SYS/broker/clients/connected", |value| value == "1");
     wait_for(&mut watcher, "$SYS/broker/clients/maximum", most);
@@ -57,4 +62,42 @@ fn a_new_subscription_gets_the_present_values_marked_as_retained() {
     watcher.subscribe("$SYS/broker/version", 0);
     let message = watcher.expect_message();
     assert!(message.retain && message.payload_text().starts_with("zzq version"));
+}
+
+#[test]
+fn what_is_stored_and_passes_is_told_in_bytes() {
+    for logged in [false, true] {
+        let broker = Broker::start(logged, &["--sys-interval", "50ms"]);
+        let mut watcher = Client::connect(&broker, V5, "watcher");
+        watcher.subscribe("$SYS/broker/#", 0);
+        let told = |watcher: &mut Client, name: &str, wanted: &str| {
+            wait_for(watcher, &format!("$SYS/broker/{name}"), |value| value == wanted);
+        };
+        let (mut away, _) = Connect::persistent(V5, "away").open(&broker);
+        away.subscribe("$share/group/t", 1);
+        away.subscribe("t", 1);
+        told(&mut watcher, "shared_subscriptions/count", "1");
+        told(&mut watcher, "subscriptions/count", "3");
+        away.unsubscribe(&["$share/group/t"]);
+        told(&mut watcher, "shared_subscriptions/count", "0");
+        away.disconnect();
+        let mut publisher = Client::connect(&broker, V5, "publisher");
+        publisher.say("t", &"x".repeat(1000), 1);
+        publisher.retain("r", &"x".repeat(500), 1);
+        told(&mut watcher, "publish/bytes/received", "1500");
+        for name in ["store/messages/count", "messages/stored"] {
+            told(&mut watcher, name, "2");
+        }
+        wait_for(&mut watcher, "$SYS/broker/store/messages/bytes", |value| {
+            value.parse::<u64>().is_ok_and(|bytes| (1500..1600).contains(&bytes))
+        });
+        let (mut back, _) = Connect::persistent(V5, "away").open(&broker);
+        let message = back.expect("t", &"x".repeat(1000));
+        back.acknowledge(&message);
+        publisher.retain("r", "", 1);
+        told(&mut watcher, "store/messages/bytes", "0");
+        wait_for(&mut watcher, "$SYS/broker/publish/bytes/sent", |value| {
+            value.parse::<u64>().is_ok_and(|bytes| bytes > 1000)
+        });
+    }
 }

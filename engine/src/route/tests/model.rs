@@ -173,6 +173,8 @@ fn apply(op: &Op, rig: &mut Rig, model: &mut Model) {
     let filters: BTreeSet<_> = filters.collect();
     assert_eq!(rig.index.sessions(), sessions.len());
     assert_eq!(rig.index.subscriptions(), model.subs.len());
+    let shared = model.subs.keys().filter(|(_, text)| Filter::new(text).unwrap().group().is_some());
+    assert_eq!(rig.index.shared_subscriptions(), shared.count());
     assert_eq!(rig.index.filters(), filters.len());
     rig.index.check();
 }

@@ -110,6 +110,7 @@ impl<D: Disk> Shell<D> {
                     return false;
                 }
                 let ended = self.end_session(io, *session, false);
+                self.counts.expired_sessions += u64::from(ended);
                 if ended && self.journal.is_log() {
                     // Its client may come back before that is applied: it waits then.
                     self.overlay.noted(*session, self.journal.handed());

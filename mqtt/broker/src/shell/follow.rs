@@ -407,7 +407,7 @@ impl<D: Disk> Shell<D> {
         let manner = Manner { qos: QoS::AtMostOnce, retain, dup: false, id: None, ids };
         let to = Receiver::of(conn, link);
         let sent = self.wire.send_one_of_many(io, to, content, manner, self.now_ms);
-        self.counts.sent(sent);
+        self.counts.sent(sent, content.payload.len());
         self.note_clogged(io, conn);
     }
 

@@ -9,7 +9,7 @@ use zzq_engine::{Handed, Record};
 use zzq_lanes::LaneIndex;
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
-use zzq_wal::{Group, Log, Producer, Space, StageError, Staging, Status, TailCursor};
+use zzq_wal::{Group, Log, Producer, Space, StageError, Staging, Status, TailCursor, WriteTimes};
 
 /// Numbers that lanes give to records that no log has start here: none of the log gets so far.
 const OWN_FIRST: u64 = 1 << 62;
@@ -206,6 +206,11 @@ impl<D: Disk> Journal<D> {
     pub(super) fn first_kept(&self) -> Lsn {
         let first = self.log.as_ref().and_then(|seat| seat.log.first_kept());
         first.map_or(Lsn::ZERO, |first| Lsn::new(first.get()))
+    }
+
+    /// How long writes of the log have taken, the longest of them since the last call.
+    pub(super) fn write_times(&self) -> WriteTimes {
+        self.log.as_ref().map_or_else(WriteTimes::default, |seat| seat.log.write_times())
     }
 
     /// How many segments the log has.

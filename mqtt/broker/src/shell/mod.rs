@@ -592,12 +592,16 @@ impl<D: Disk> Shell<D> {
         self.counts.clients = self.up.len() as u64;
         self.counts.sessions = self.state.session_count() as u64;
         self.counts.retained = self.state.retained().len() as u64;
+        self.counts.retained_bytes = self.state.retained().bytes();
         self.counts.queued = self.state.queued() as u64;
+        self.counts.queued_bytes = self.state.queued_bytes();
         self.counts.held_answers = self.gate.len() as u64;
         self.counts.held_bytes = self.held_bytes() as u64;
         // Each lane knows all of them: one tells.
         let tells = self.lane.0 == 0;
-        self.counts.subscriptions = if tells { self.index.subscriptions() as u64 } else { 0 };
+        let told = |count: usize| if tells { count as u64 } else { 0 };
+        self.counts.subscriptions = told(self.index.subscriptions());
+        self.counts.shared_subscriptions = told(self.index.shared_subscriptions());
         self.tell_dropped();
         self.shared.metrics[self.lane.index()].publish(&self.counts);
     }

@@ -75,7 +75,10 @@ impl<D: Disk> Shell<D> {
             link.publishable = Publishable::Unknown;
         }
         // One that is offered again counts when it is done with.
-        self.counts.publishes_in += u64::from(is_done);
+        if is_done {
+            self.counts.publishes_in += 1;
+            self.counts.payload_in += publish.payload.len() as u64;
+        }
         flow
     }
 

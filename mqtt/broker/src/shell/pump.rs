@@ -338,7 +338,7 @@ impl Outlet<'_> {
         let manner = manner(self.conn, self.queue, waiting, dup);
         let to = Receiver::of(self.conn, self.link);
         let sent = self.wire.send(io, to, content, manner, self.now_ms);
-        self.counts.sent(sent);
+        self.counts.sent(sent, content.payload.len());
         match sent {
             Ok(()) => self.link.out.numbers.sent(outgoing),
             //= MQTT5-3.1.2-25
@@ -392,7 +392,7 @@ impl Outlet<'_> {
         let to = Receiver::of(self.conn, self.link);
         let sent = self.wire.send_one_of_many(io, to, content, manner, self.now_ms);
         if sent.is_ok() {
-            self.counts.sent(sent);
+            self.counts.sent(sent, content.payload.len());
             self.link.out.numbers.sent(&outgoing);
         }
         sent.is_ok()
@@ -430,7 +430,7 @@ impl Outlet<'_> {
             return 0;
         }
         self.link.out.numbers.run_sent(first, run.len(), to.qos);
-        self.counts.sent_run(run.len());
+        self.counts.sent_run(&run);
         run.len()
     }
 

@@ -41,6 +41,8 @@ pub(super) struct RunTaken {
     /// Messages that were taken, and their bytes.
     pub(super) messages: usize,
     pub(super) bytes: usize,
+    /// Bytes of their payloads.
+    payload: usize,
     /// Bytes behind them whose messages go one by one.
     pub(super) left: usize,
 }
@@ -70,12 +72,14 @@ impl<D: Disk> Shell<D> {
             while let Some(part) = self.take_run(io, conn, session, run) {
                 taken.messages += part.len();
                 taken.bytes += part.as_bytes().len();
+                taken.payload += part.payload_bytes();
                 run = run.split_at(part.len()).1;
             }
             taken.left = run.as_bytes().len();
         }
         self.run_places = places;
         self.counts.publishes_in += taken.messages as u64;
+        self.counts.payload_in += taken.payload as u64;
         taken
     }
 
@@ -257,7 +261,7 @@ impl<D: Disk> Shell<D> {
             return;
         }
         if receiver.write_run(io, run, std::iter::empty()) {
-            self.counts.sent_run(run.len());
+            self.counts.sent_run(&run);
         }
         self.note_clogged(io, conn);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use zzq_engine::Publication;
 use zzq_lanes::Millis;
 use zzq_types::{Properties, QoS, TopicName};
+use zzq_wal::WriteTimes;
 use zzq_wal::disk::Disk;
 
 use super::wire::Content;
@@ -24,11 +25,13 @@ pub(super) struct Renewal {
     clients_most: u64,
     /// What was counted, and appended, at the last time.
     before: (Counts, u64),
+    writes_before: WriteTimes,
 }
 
 impl Renewal {
     /// How the log has done since the last time.
-    fn recent(&self, counts: &Counts, appended: u64) -> Recent {
+    fn recent(&mut self, counts: &Counts, appended: u64, writes: WriteTimes) -> Recent {
+        let writes_before = std::mem::replace(&mut self.writes_before, writes);
         let (before, appended_before) = &self.before;
         let mean = |sum: u64, count: u64| {
             let [sum, count] = [sum, count].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
@@ -42,6 +45,11 @@ impl Renewal {
                 counts.commit_ms - before.commit_ms,
                 counts.commits_timed - before.commits_timed,
             ),
+            write_us: mean(
+                writes.total_us - writes_before.total_us,
+                writes.writes - writes_before.writes,
+            ),
+            write_longest_us: writes.longest_us,
         }
     }
 }
@@ -79,7 +87,7 @@ impl<D: Disk> Shell<D> {
             first: self.journal.first_kept().get(),
             images: self.shared.images.counts(),
             segments: self.journal.segments(),
-            recent: self.sys.recent(&counts, appended.get()),
+            recent: self.sys.recent(&counts, appended.get(), self.journal.write_times()),
         });
         self.sys.before = (counts, store.map_or(0, |store| store.appended));
         let uptime = self.shared.started.elapsed();

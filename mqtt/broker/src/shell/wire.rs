@@ -159,15 +159,17 @@ pub(crate) enum Unsent {
 
 impl Counts {
     /// Counts messages of a run that went out.
-    pub(super) fn sent_run(&mut self, count: usize) {
-        self.publishes_out += count as u64;
-        self.packets_out += count as u64;
+    pub(super) fn sent_run(&mut self, run: &Run<'_>) {
+        self.publishes_out += run.len() as u64;
+        self.packets_out += run.len() as u64;
+        self.payload_out += run.payload_bytes() as u64;
     }
 
-    /// Counts a message that went out, or did not.
-    pub(super) fn sent(&mut self, sent: Result<(), Unsent>) {
+    /// Counts a message of so many bytes of payload that went out, or did not.
+    pub(super) fn sent(&mut self, sent: Result<(), Unsent>, payload: usize) {
         match sent {
             Ok(()) => {
+                self.payload_out += payload as u64;
                 self.publishes_out += 1;
                 self.packets_out += 1;
             }

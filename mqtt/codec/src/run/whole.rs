@@ -153,6 +153,13 @@ impl<'a> Run<'a> {
         self.longest as usize
     }
 
+    /// Bytes of all payloads.
+    pub fn payload_bytes(&self) -> usize {
+        let behind_topics = |place: &Place| (place.end - place.behind_topic) as usize;
+        let all: usize = self.places.iter().map(behind_topics).sum();
+        all - self.len() * self.before_payload()
+    }
+
     /// The packets as they came.
     pub fn as_bytes(&self) -> &'a [u8] {
         let end = self.places.last().map_or(self.start, |place| place.end);
@@ -170,13 +177,18 @@ impl<'a> Run<'a> {
     /// What they differ in, in their order.
     pub fn messages(self) -> impl ExactSizeIterator<Item = RunMessage<'a>> + use<'a> {
         let behind_id = if self.qos.is_acknowledged() { 2 } else { 0 };
-        let before_payload = behind_id + usize::from(self.v5);
+        let before_payload = self.before_payload();
         self.places.iter().map(move |place| {
             let body = &self.bytes[place.behind_topic as usize..place.end as usize];
             let id = body.first_chunk::<2>().map(|id| u16::from_be_bytes(*id));
             let id = id.filter(|_| behind_id > 0).and_then(PacketId::new);
             RunMessage { id, payload: &body[before_payload..] }
         })
+    }
+
+    /// Bytes between topic and payload: an identifier, and the length of no properties.
+    fn before_payload(&self) -> usize {
+        usize::from(self.v5) + if self.qos.is_acknowledged() { 2 } else { 0 }
     }
 
     /// Their identifiers, in their order; none at QoS 0.
@@ -314,6 +326,8 @@ mod tests {
                     prop_assert!(encoded.len() - before <= run.longest());
                 }
                 prop_assert_eq!(copy, encoded);
+                let payloads = wanted[from..from + part.len()].iter().map(|one| one.payload.len());
+                prop_assert_eq!(part.payload_bytes(), payloads.sum::<usize>());
             }
         }
     }

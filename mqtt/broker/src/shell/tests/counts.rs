@@ -23,9 +23,11 @@ fn check(world: &mut World, clients: &mut [Client]) -> Counts {
     let counted = Traffic {
         packets_out: counts.packets_in,
         publishes_out: counts.publishes_in,
+        payload_out: counts.payload_in,
         bytes_out: counts.bytes_in,
         packets_in: counts.packets_out,
         publishes_in: counts.publishes_out,
+        payload_in: counts.payload_out,
         bytes_in: counts.bytes_out,
     };
     assert_eq!(counted, seen, "counted and seen, in the direction of clients");

@@ -443,9 +443,11 @@ pub(super) struct Client {
 pub(super) struct Traffic {
     pub(super) packets_out: u64,
     pub(super) publishes_out: u64,
+    pub(super) payload_out: u64,
     pub(super) bytes_out: u64,
     pub(super) packets_in: u64,
     pub(super) publishes_in: u64,
+    pub(super) payload_in: u64,
     pub(super) bytes_in: u64,
 }
 
@@ -453,9 +455,11 @@ impl Traffic {
     pub(super) fn add(&mut self, other: &Self) {
         self.packets_out += other.packets_out;
         self.publishes_out += other.publishes_out;
+        self.payload_out += other.payload_out;
         self.bytes_out += other.bytes_out;
         self.packets_in += other.packets_in;
         self.publishes_in += other.publishes_in;
+        self.payload_in += other.payload_in;
         self.bytes_in += other.bytes_in;
     }
 }
@@ -476,7 +480,10 @@ impl Client {
     pub(super) fn send(&mut self, packet: &Packet<'_>) {
         Encoder::new(self.version).encode(packet, &mut self.output).unwrap();
         self.traffic.packets_out += 1;
-        self.traffic.publishes_out += u64::from(matches!(packet, Packet::Publish(_)));
+        if let Packet::Publish(publish) = packet {
+            self.traffic.publishes_out += 1;
+            self.traffic.payload_out += publish.payload.len() as u64;
+        }
         if !self.gathers {
             self.flush();
         }
@@ -597,7 +604,10 @@ impl Client {
         while let Some((packet, size)) = decoder.decode(&self.input[used..]).unwrap() {
             lines.push(show(&packet));
             self.traffic.packets_in += 1;
-            self.traffic.publishes_in += u64::from(matches!(packet, Packet::Publish(_)));
+            if let Packet::Publish(publish) = packet {
+                self.traffic.publishes_in += 1;
+                self.traffic.payload_in += publish.payload.len() as u64;
+            }
             used += size;
         }
         self.input.drain(..used);
