@@ -183,6 +183,7 @@ impl Broker {
             max_connections: limits.max_connections,
             max_connections_each: limits.max_connections_each,
             spare_files: SPARE_FILES,
+            keep_alive: Some(limits.tcp_keep_alive).filter(|silence| !silence.is_zero()),
             tag,
             ..BindOptions::default()
         };

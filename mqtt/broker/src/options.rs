@@ -165,8 +165,12 @@ pub struct Limits {
     /// Topic aliases of one connection: those that a client may define, and at most so many that it
     /// is given if it takes some.
     pub topic_alias_maximum: u16,
-    /// Longest keep alive; a client that asks for more, or for none, is told this. Zero: no bound.
+    /// Longest keep alive; a client that asks for more, or for none, is told this. MQTT 3 cannot be
+    /// told, and is not bound. Zero: no bound.
     pub max_keep_alive: u16,
+    /// After how much silence the system asks whether a peer is still there (`SO_KEEPALIVE`), and
+    /// closes the connection after four questions without an answer. Up to 32767 s; zero: never.
+    pub tcp_keep_alive: Duration,
     /// Longest session expiry in seconds; `u32::MAX` lets sessions live for ever.
     pub max_session_expiry: u32,
     /// Time from the connection to its CONNECT.
@@ -257,6 +261,7 @@ impl Default for Limits {
             max_inflight: 1024,
             topic_alias_maximum: 64,
             max_keep_alive: 0,
+            tcp_keep_alive: Duration::from_mins(10),
             max_session_expiry: u32::MAX,
             connect_timeout: Duration::from_secs(10),
             max_output_bytes: 1 << 20,

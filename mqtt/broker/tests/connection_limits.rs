@@ -256,3 +256,34 @@ fn what_is_held_for_full_queues_is_bounded_for_all_clients_together() {
         }
     });
 }
+
+/// What the system's timer of a connection of the broker is set to, by the peer's port: its kind,
+/// and how long it still runs in hundredths of a second.
+fn timer(broker: &Broker, peer: u16) -> (u8, u32) {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let ends = format!(":{:04X} 0100007F:{peer:04X} 01 ", broker.address().port());
+    let row = table.lines().find_map(|line| Some(line.split_once(&ends)?.1)).unwrap();
+    let (kind, left) = row.split_whitespace().nth(1).unwrap().split_once(':').unwrap();
+    (u8::from_str_radix(kind, 16).unwrap(), u32::from_str_radix(left, 16).unwrap())
+}
+
+#[test]
+fn peers_that_say_nothing_are_looked_after_by_the_system() {
+    /// Not that of an answer that is not acknowledged yet.
+    const KEEP_ALIVE: u8 = 2;
+    for (flag, most) in [("100s", Some(10_000)), ("0s", None)] {
+        with_flags(&["--tcp-keep-alive", flag], |broker| {
+            let client = Client::connect(broker, V4, "a");
+            let peer = client.stream().local_addr().unwrap().port();
+            let start = Instant::now();
+            loop {
+                let (kind, left) = timer(broker, peer);
+                match most {
+                    Some(most) if kind == KEEP_ALIVE => break assert!(left <= most, "{left}"),
+                    None if kind == 0 => break,
+                    _ => assert!(start.elapsed() < PATIENCE, "timer {kind}, {left}"),
+                }
+            }
+        });
+    }
+}

@@ -29,6 +29,10 @@ use crate::{
 
 /// Connections accepted in one turn.
 const ACCEPTS: usize = 64;
+/// How often a peer that was silent for [`BindOptions::keep_alive`] is asked whether it is there,
+/// and how often in vain until it counts as gone.
+const PROBE_EVERY: Duration = Duration::from_secs(30);
+const PROBES: u32 = 4;
 /// How long accepting rests when the system has no room for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -50,6 +54,10 @@ pub struct BindOptions {
     pub tag: u32,
     /// Whether small packets leave at once (`TCP_NODELAY`). Default: yes.
     pub nodelay: bool,
+    /// After how much silence the system asks a peer whether it is still there (`SO_KEEPALIVE`),
+    /// and closes the connection when four questions, at most 30 s apart, find no answer; 1 s at
+    /// least. Default: never.
+    pub keep_alive: Option<Duration>,
 }
 
 impl Default for BindOptions {
@@ -61,6 +69,7 @@ impl Default for BindOptions {
             backlog: 4096,
             tag: 0,
             nodelay: true,
+            keep_alive: None,
         }
     }
 }
@@ -96,8 +105,14 @@ impl Listener {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = socket_with(family, SocketType::STREAM, flags, None)?;
         sockopt::set_socket_reuseaddr(&fd, true)?;
-        // Accepted sockets inherit it: no call for each.
+        // Accepted sockets inherit what follows: no call for each.
         sockopt::set_tcp_nodelay(&fd, how.nodelay)?;
+        if let Some(silence) = how.keep_alive {
+            sockopt::set_socket_keepalive(&fd, true)?;
+            sockopt::set_tcp_keepidle(&fd, silence)?;
+            sockopt::set_tcp_keepintvl(&fd, PROBE_EVERY.min(silence))?;
+            sockopt::set_tcp_keepcnt(&fd, PROBES)?;
+        }
         bind(&fd, &addr)?;
         listen(&fd, how.backlog)?;
         let addr = SocketAddr::try_from(getsockname(&fd)?)?;
@@ -290,10 +305,11 @@ mod tests {
     }
 
     #[test]
-    fn accepted_sockets_inherit_nodelay() {
-        for nodelay in [true, false] {
+    fn accepted_sockets_inherit_nodelay_and_keep_alive() {
+        for (nodelay, silence_s) in [(true, None), (false, Some(7)), (true, Some(600))] {
             let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            let how = BindOptions { nodelay, tag: 9, ..BindOptions::default() };
+            let keep_alive = silence_s.map(Duration::from_secs);
+            let how = BindOptions { nodelay, keep_alive, tag: 9, ..BindOptions::default() };
             let mut listener = Listener::bind(ListenerId(0), addr, how, Arc::default()).unwrap();
             let _client = TcpStream::connect(listener.addr()).unwrap();
             let mut events = Vec::new();
@@ -301,7 +317,14 @@ mod tests {
             let Some(Event::Accepted(accepted)) = events.pop() else {
                 panic!("nothing accepted");
             };
-            assert_eq!(sockopt::tcp_nodelay(&accepted.socket).unwrap(), nodelay);
+            let socket = &accepted.socket;
+            assert_eq!(sockopt::tcp_nodelay(socket).unwrap(), nodelay);
+            assert_eq!(sockopt::socket_keepalive(socket).unwrap(), keep_alive.is_some());
+            if let Some(silence) = keep_alive {
+                assert_eq!(sockopt::tcp_keepidle(socket).unwrap(), silence);
+                assert_eq!(sockopt::tcp_keepintvl(socket).unwrap(), PROBE_EVERY.min(silence));
+                assert_eq!(sockopt::tcp_keepcnt(socket).unwrap(), PROBES);
+            }
             assert_eq!(accepted.peer.tag, 9);
             assert_eq!(listener.due(), Millis::NEVER, "the kernel has no more");
         }

@@ -108,7 +108,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     pub(crate) max_connections_each: Option<usize>,
 
-    /// QoS 1 and 2 publishes that one client may have unacknowledged.
+    /// QoS 1 and 2 publishes that one client of MQTT 5 may have unacknowledged.
     #[arg(long, value_name = "N", default_value_t = Limits::default().receive_maximum,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) receive_maximum: u16,
@@ -123,9 +123,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = Limits::default().topic_alias_maximum)]
     pub(crate) max_topic_aliases: u16,
 
-    /// Longest keep alive in seconds; 0 leaves it to the client.
+    /// Longest keep alive in seconds; 0 leaves it to the client. Clients of MQTT 5 are told. Those
+    /// of MQTT 3 cannot be told, and are held to what they have chosen, which may be none.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) max_keep_alive: u16,
+
+    /// After how much silence the system asks whether a peer is still there (TCP keep alive); after
+    /// four questions without an answer, at most 30s apart, the connection is closed. Finds peers
+    /// that are gone without a word and have no keep alive of MQTT; 0s turns it off.
+    #[arg(long, value_name = "SPAN", default_value = "10m", value_parser = parse_duration)]
+    pub(crate) tcp_keep_alive: Duration,
 
     /// Longest session expiry; sessions live for ever without it.
     #[arg(long, value_name = "SPAN", value_parser = parse_duration)]
@@ -301,6 +308,15 @@ impl Args {
 }
 
 impl Args {
+    /// As far as the system takes it, in whole seconds.
+    fn tcp_keep_alive(&self) -> Result<Duration, String> {
+        let silence = self.tcp_keep_alive;
+        if silence.subsec_nanos() > 0 || silence.as_secs() > 32_767 {
+            return Err("--tcp-keep-alive must be whole seconds, at most 32767".to_owned());
+        }
+        Ok(silence)
+    }
+
     fn redirect(&self) -> Option<Redirect> {
         let (server, moved) = match (&self.redirect_to, &self.moved_to) {
             (Some(server), _) => (server, false),
@@ -401,6 +417,7 @@ impl Args {
             max_inflight: self.max_inflight,
             topic_alias_maximum: self.max_topic_aliases,
             max_keep_alive: self.max_keep_alive,
+            tcp_keep_alive: self.tcp_keep_alive()?,
             max_session_expiry: u32::try_from(seconds).unwrap_or(u32::MAX),
             connect_timeout: self.connect_timeout,
             max_output_bytes: bounded("--max-output", self.max_output, 32 << 10, 1 << 30)?,
