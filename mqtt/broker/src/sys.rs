@@ -254,10 +254,8 @@ mod tests {
         assert_eq!(names.len(), seen.len());
     }
 
-    /// What `mosquitto_sub -t '$SYS/#'` shows of mosquitto 2.0.11. Its `heap/current` and
-    /// `heap/maximum` are left out: nothing here counts what the heap holds.
-    #[test]
-    fn mosquittos_names_are_here() {
+    /// Without a log.
+    fn names() -> Vec<String> {
         let mut names = Vec::new();
         let status = Status {
             uptime: Duration::ZERO,
@@ -267,6 +265,14 @@ mod tests {
             store: None,
         };
         topics(&status, &mut |topic, _| names.push(topic.to_owned()));
+        names
+    }
+
+    /// What `mosquitto_sub -t '$SYS/#'` shows of mosquitto 2.0.11. Its `heap/current` and
+    /// `heap/maximum` are left out: nothing here counts what the heap holds.
+    #[test]
+    fn mosquittos_names_are_here() {
+        let names = names();
         let plain = [
             "bytes/received",
             "bytes/sent",
@@ -307,6 +313,19 @@ mod tests {
         let spans = |name| ["1min", "5min", "15min"].map(|span| format!("load/{name}/{span}"));
         for name in plain.map(String::from).into_iter().chain(loads.into_iter().flat_map(spans)) {
             assert!(names.contains(&format!("$SYS/broker/{name}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_counters_that_limits_name_are_here() {
+        let names = names();
+        let limits = include_str!("../../../doc/limits.md");
+        let rows = limits.lines().filter(|line| line.starts_with("| `"));
+        for counter in rows.filter_map(|row| row.trim_end_matches(" |").rsplit(" | ").next()) {
+            for name in counter.split(", ").filter(|name| *name != "none") {
+                let name = name.trim_matches('`');
+                assert!(names.contains(&format!("$SYS/broker/{name}")), "{name}");
+            }
         }
     }
 }

@@ -525,6 +525,8 @@ fn bounded<T: TryFrom<u64>>(flag: &str, value: u64, least: u64, most: u64) -> Re
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     fn parse(words: &[&str]) -> Args {
@@ -538,71 +540,158 @@ mod tests {
         assert_eq!(parse(&[]).driver(), DriverKind::default());
     }
 
+    /// A flag, and what it changes of the options.
+    type Change = (&'static str, fn(&mut BrokerOptions));
+
+    const CHANGES: &[Change] = &[
+        ("--data-dir=d", |o| o.data_dir = Some(PathBuf::from("d"))),
+        ("--log=needed", |o| o.log = LogPolicy::Needed),
+        ("--deliver=committed", |o| o.deliver = DeliverPolicy::Committed),
+        ("--disk=uring", |o| o.disk = DiskBackend::Uring),
+        ("--log-thread", |o| o.log_thread = true),
+        ("--segment-size=8MiB", |o| o.segment_size = 8 << 20),
+        ("--snapshot-every=1GiB", |o| o.snapshot_every = 1 << 30),
+        ("--retain-log=2GiB,7d", |o| {
+            let age = Some(Duration::from_hours(7 * 24));
+            o.retain_log = Retention { bytes: Some(2 << 30), age };
+        }),
+        ("--disk-reserve=32MiB", |o| o.disk_limits.reserve = Some(32 << 20)),
+        ("--disk-low=1GiB", |o| o.disk_limits.low = Some(1 << 30)),
+        ("--recovery-budget=500ms", |o| o.recovery_budget = Duration::from_millis(500)),
+        ("--max-packet-size=4KiB", |o| o.limits.max_packet_size = 4096),
+        ("--max-connections=3", |o| o.limits.max_connections = 3),
+        ("--max-connections-each=4", |o| o.limits.max_connections_each = 4),
+        ("--receive-maximum=5", |o| o.limits.receive_maximum = 5),
+        ("--max-inflight=6", |o| o.limits.max_inflight = 6),
+        ("--max-topic-aliases=7", |o| o.limits.topic_alias_maximum = 7),
+        ("--max-keep-alive=8", |o| o.limits.max_keep_alive = 8),
+        ("--tcp-keep-alive=9s", |o| o.limits.tcp_keep_alive = Duration::from_secs(9)),
+        ("--max-session-expiry=1d", |o| o.limits.max_session_expiry = 86_400),
+        ("--connect-timeout=2s", |o| o.limits.connect_timeout = Duration::from_secs(2)),
+        ("--max-output=32KiB", |o| o.limits.max_output_bytes = 32 << 10),
+        ("--max-output-total=3MiB", |o| o.limits.max_output_bytes_total = 3 << 20),
+        ("--max-subscriptions=10", |o| o.limits.max_subscriptions = 10),
+        ("--max-queued-messages=11", |o| o.limits.max_queued_messages = 11),
+        ("--max-queued-bytes=12", |o| o.limits.max_queued_bytes = 12),
+        ("--queue-full=drop-oldest", |o| o.limits.queue_full = FullPolicy::DropOldest),
+        ("--queue-grace=2m", |o| o.limits.queue_grace = Duration::from_mins(2)),
+        ("--max-hold=3s", |o| o.limits.max_hold = Duration::from_secs(3)),
+        ("--max-held=13", |o| o.limits.max_held_bytes = 13),
+        ("--max-held-total=2MiB", |o| o.limits.max_held_bytes_total = 2 << 20),
+        ("--max-topic-levels=14", |o| o.limits.max_topic_levels = 14),
+        ("--max-topic-length=15", |o| o.limits.max_topic_length = 15),
+        ("--max-client-id=24", |o| o.limits.max_client_id = 24),
+        ("--max-retained=16", |o| o.limits.max_retained_messages = 16),
+        ("--max-retained-bytes=1KiB", |o| o.limits.max_retained_bytes = 1024),
+        ("--max-message-rate=17", |o| o.limits.max_message_rate = 17),
+        ("--max-byte-rate=1MiB", |o| o.limits.max_byte_rate = 1 << 20),
+        ("--max-qos=1", |o| o.limits.max_qos = QoS::AtLeastOnce),
+        ("--no-retain", |o| o.limits.retain = false),
+        ("--no-wildcards", |o| o.limits.wildcards = false),
+        ("--no-shared", |o| o.limits.shared_subscriptions = false),
+        ("--check-payload-format", |o| o.limits.check_payload_format = true),
+        ("--response-information=r/%c", |o| o.response_information = Some("r/%c".to_owned())),
+        ("--qos0-full=drop", |o| o.qos0_full = Qos0Full::Drop),
+        ("--shared-strategy=sticky", |o| o.shared.others = GroupStrategy::Sticky),
+        ("--sys-interval=18s", |o| o.sys_interval = Duration::from_secs(18)),
+        ("--redirect-to=a", |o| {
+            o.redirect = Some(Redirect { server: "a".to_owned(), moved: false });
+        }),
+        ("--moved-to=b", |o| o.redirect = Some(Redirect { server: "b".to_owned(), moved: true })),
+    ];
+
+    /// What else a command line can say.
+    const OTHERS: [&str; 11] = [
+        "--allow-anonymous",
+        "--bind",
+        "--busy-poll",
+        "--help",
+        "--io",
+        "--lanes",
+        "--log-level",
+        "--scram-entry",
+        "--scram-file",
+        "--scram-iterations",
+        "--version",
+    ];
+
+    fn name(flag: &str) -> &str {
+        flag.split_once('=').map_or(flag, |(name, _)| name)
+    }
+
     #[test]
-    fn flags_reach_their_options() {
-        let args = parse(&[
-            "--bind=tcp://127.0.0.1:0",
-            "--bind=tcp://[::1]:0",
-            "--data-dir=d",
-            "--log=needed",
-            "--deliver=committed",
-            "--disk=uring",
-            "--disk-reserve=32MiB",
-            "--disk-low=1GiB",
-            "--log-thread",
-            "--segment-size=8MiB",
-            "--snapshot-every=1GiB",
-            "--retain-log=2GiB,7d",
-            "--recovery-budget=500ms",
-            "--io=uring",
-            "--max-packet-size=4KiB",
-            "--max-session-expiry=1d",
-            "--queue-full=drop-oldest",
-            "--queue-grace=2m",
-            "--max-held-total=2MiB",
-            "--max-output-total=3MiB",
-            "--max-qos=1",
-            "--no-retain",
-            "--max-topic-levels=7",
-            "--max-retained=9",
-            "--max-retained-bytes=1KiB",
-            "--max-message-rate=10",
-            "--max-byte-rate=1MiB",
-        ]);
-        let options = args.options().unwrap();
-        assert_eq!(args.bind.len(), 2);
+    fn each_flag_changes_its_option_and_no_other() {
+        for (flag, change) in CHANGES {
+            let mut wanted = BrokerOptions::default();
+            change(&mut wanted);
+            assert_ne!(wanted, BrokerOptions::default(), "{flag}");
+            assert_eq!(parse(&[flag]).options(), Ok(wanted), "{flag}");
+        }
+        let args = parse(&["--bind=tcp://127.0.0.1:0", "--bind=tcp://[::1]:0", "--io=uring"]);
+        assert_eq!(args.bind, ["tcp://127.0.0.1:0", "tcp://[::1]:0"]);
         assert_eq!(args.driver(), DriverKind::Uring);
-        assert_eq!(options.data_dir, Some(PathBuf::from("d")));
-        assert_eq!(options.log, LogPolicy::Needed);
-        assert_eq!(options.deliver, DeliverPolicy::Committed);
-        assert_eq!(options.disk, DiskBackend::Uring);
-        assert!(options.log_thread);
-        assert_eq!(options.segment_size, 8 << 20);
-        assert_eq!(options.snapshot_every, 1 << 30);
-        let age = Some(Duration::from_hours(7 * 24));
-        assert_eq!(options.retain_log, Retention { bytes: Some(2 << 30), age });
-        let disk_limits = DiskLimits { reserve: Some(32 << 20), low: Some(1 << 30) };
-        assert_eq!(options.disk_limits, disk_limits);
-        assert_eq!(options.recovery_budget, Duration::from_millis(500));
-        assert_eq!(options.limits.max_packet_size, 4096);
-        assert_eq!(options.limits.max_session_expiry, 86_400);
-        let limits = Limits {
-            max_packet_size: 4096,
-            max_session_expiry: 86_400,
-            max_qos: QoS::AtLeastOnce,
-            retain: false,
-            max_topic_levels: 7,
-            max_retained_messages: 9,
-            max_retained_bytes: 1024,
-            max_message_rate: 10,
-            max_byte_rate: 1 << 20,
-            queue_full: FullPolicy::DropOldest,
-            queue_grace: Duration::from_mins(2),
-            max_held_bytes_total: 2 << 20,
-            max_output_bytes_total: 3 << 20,
-            ..Limits::default()
-        };
-        assert_eq!(options.limits, limits);
+    }
+
+    /// Those of the command, all of them.
+    fn all_flags() -> Vec<(String, String)> {
+        let mut command = Args::command();
+        command.build();
+        let flags = command.get_arguments().filter_map(|flag| {
+            let defaults: Vec<_> = flag.get_default_values().iter().collect();
+            let default = defaults.first().map(|text| text.to_string_lossy().into_owned());
+            Some((format!("--{}", flag.get_long()?), default.unwrap_or_default()))
+        });
+        flags.collect()
+    }
+
+    #[test]
+    fn no_flag_is_left_out_above() {
+        let mut all: Vec<_> = all_flags().into_iter().map(|(flag, _)| flag).collect();
+        let mut known: Vec<_> = CHANGES.iter().map(|(flag, _)| name(flag)).chain(OTHERS).collect();
+        all.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(known, all);
+    }
+
+    #[test]
+    fn each_limit_is_a_line_in_the_documentation_with_its_default() {
+        let text = include_str!("../../../../../doc/limits.md");
+        let rows = text.lines().filter_map(|line| {
+            let mut cells = line.strip_prefix("| `")?.split(" | ");
+            Some((cells.next()?.trim_end_matches('`'), cells.next()?.trim_matches('`')))
+        });
+        let rows: Vec<(&str, &str)> = rows.collect();
+        let flags = all_flags();
+        for (row, _) in &rows {
+            assert!(flags.iter().any(|(flag, _)| flag == row), "{row} is no flag");
+        }
+        let no_limits = BrokerOptions::default().limits;
+        for (flag, change) in CHANGES {
+            let mut options = BrokerOptions::default();
+            change(&mut options);
+            if options.limits == no_limits {
+                continue;
+            }
+            let flag = name(flag);
+            let found: Vec<_> = rows.iter().filter(|(row, _)| *row == flag).collect();
+            assert_eq!(found.len(), 1, "{flag} in doc/limits.md");
+            let default = flags.iter().find(|(known, _)| known == flag).map(|(_, text)| &**text);
+            let wanted = match default {
+                Some("") | None => "none",
+                Some("false") => "off",
+                Some(default) => default,
+            };
+            assert_eq!(found[0].1, wanted, "{flag} in doc/limits.md");
+        }
+    }
+
+    #[test]
+    fn a_keep_alive_that_the_system_does_not_take_is_refused() {
+        assert_eq!(parse(&["--tcp-keep-alive=0s"]).options().map(|_| ()), Ok(()));
+        for bad in ["--tcp-keep-alive=1500ms", "--tcp-keep-alive=1d"] {
+            let error = parse(&[bad]).options().unwrap_err();
+            assert!(error.contains("--tcp-keep-alive"), "{error}");
+        }
     }
 
     #[test]
@@ -632,7 +721,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        use clap::CommandFactory;
         Args::command().debug_assert();
     }
 }
