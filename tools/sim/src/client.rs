@@ -97,7 +97,7 @@ enum Line {
     Waiting(Conn),
     Opening(Conn, Hello),
     Up(Conn, Hello),
-    /// DISCONNECT was sent: what comes is not looked at.
+    /// DISCONNECT was sent: what comes is not looked at, but DISCONNECT.
     Leaving(Conn),
 }
 

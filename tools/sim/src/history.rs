@@ -156,9 +156,8 @@ pub enum Event {
     Cut { conn: Conn },
     /// The client knows that it is over.
     Ended { conn: Conn, how: Ending },
-    /// DISCONNECT was sent. Behind an authentication that has not ended: the broker reads it only
-    /// if that succeeds, and not if it takes too long.
-    Left { conn: Conn, keeps_will: bool, proves: bool },
+    /// DISCONNECT was sent. What comes behind that is not noted, but DISCONNECT from the broker.
+    Left { conn: Conn, keeps_will: bool },
     /// SUBSCRIBE was sent.
     Subscribed { conn: Conn, request: u16, filter: String, options: SubscribeOptions },
     /// SUBACK came.

@@ -61,8 +61,6 @@ pub struct ConnFacts {
     pub ended: Option<(At, Ending)>,
     /// DISCONNECT, and whether it kept the will.
     pub left: Option<(At, bool)>,
-    /// It left before an authentication had ended.
-    pub proves: bool,
     /// DISCONNECT came from the broker.
     pub dismissed: Option<At>,
     /// The broker has died under it.

@@ -597,7 +597,7 @@ impl Client {
         } else {
             ReasonCode::Success
         };
-        desk.note(Event::Left { conn, keeps_will, proves: self.proves });
+        desk.note(Event::Left { conn, keeps_will });
         self.send(desk, &Packet::Disconnect(Disconnect::with_reason(reason)));
         self.line = Line::Leaving(conn);
         Act::Finish(conn)

@@ -22,9 +22,6 @@ impl Client {
         let Some(conn) = self.conn() else { return };
         self.heard_at = desk.now;
         self.pinged = false;
-        if matches!(self.line, Line::Leaving(_)) {
-            return;
-        }
         self.input.add(bytes, written_ms);
         let decoder = Decoder::of_servers(self.plan.version, Limits::default());
         loop {
@@ -51,8 +48,11 @@ impl Client {
 
     fn packet(&mut self, desk: &mut Desk<'_>, conn: Conn, packet: &Packet<'_>, written: Written) {
         let is_up = matches!(self.line, Line::Up(..));
+        let leaves = matches!(self.line, Line::Leaving(_));
         let name = packet.packet_type().name();
         match packet {
+            // Who has left looks only for what says that it was not heard.
+            _ if leaves && !matches!(packet, Packet::Disconnect(_)) => {}
             Packet::ConnAck(ack) if !is_up => self.conn_ack(desk, conn, ack),
             // A broker that stops may say so before it has answered.
             Packet::Disconnect(said) => {

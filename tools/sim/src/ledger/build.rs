@@ -65,11 +65,8 @@ impl<'h> Ledger<'h> {
             }
             Event::Cut { conn } => self.change(*conn, |facts| _ = facts.cut.get_or_insert(at)),
             Event::Ended { conn, how } => self.ended(at, *conn, *how),
-            Event::Left { conn, keeps_will, proves } => {
-                let change = |facts: &mut ConnFacts| {
-                    (facts.left, facts.proves) = (Some((at, *keeps_will)), *proves);
-                };
-                self.change(*conn, change);
+            Event::Left { conn, keeps_will } => {
+                self.change(*conn, |facts| facts.left = Some((at, *keeps_will)));
             }
             Event::Subscribed { conn, request, filter, options } => {
                 let sub = SubFacts {
@@ -173,7 +170,6 @@ impl<'h> Ledger<'h> {
             cut: None,
             ended: None,
             left: None,
-            proves: false,
             dismissed: None,
             died: None,
             unlogged: None,

@@ -106,7 +106,7 @@ mod tests {
             script.connect(client, HELLO, false);
             let conn = script.conn(client);
             if left {
-                script.note(Event::Left { conn, keeps_will: false, proves: false });
+                script.note(Event::Left { conn, keeps_will: false });
             }
             if is_read_only {
                 script.note(Event::ReadOnly);

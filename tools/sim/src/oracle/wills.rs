@@ -1,12 +1,15 @@
 //! A will is published once: when its client is lost, not before, and not if the client left in
 //! order.
 //!
+//! A client that was sent DISCONNECT by the broker has not left in order, whatever it said: who
+//! ends a connection reads no more of it. So an authentication that takes too long takes a
+//! DISCONNECT behind it along, and the will is owed.
+//!
 //! Allowed: a will of a connection with a short keep alive may come at any time, since the network
-//! may have been slow, and one of a client that left before it had authenticated again, since its
-//! DISCONNECT is read behind that, if at all; one that was taken back on a log that has failed, for
-//! who reads that log at the next start finds the will alone; and one of a session that is ended
-//! for its full queue comes before its client hears of that. A delayed will is not asked for: the
-//! session may have gone on. Nor is any where full queues may lose messages.
+//! may have been slow; one that was taken back on a log that has failed, for who reads that log at
+//! the next start finds the will alone; and one of a session that is ended for its full queue comes
+//! before its client hears of that. A delayed will is not asked for: the session may have gone on.
+//! Nor is any where full queues may lose messages.
 
 use zzq_types::QoS;
 
@@ -38,7 +41,7 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
             broken.push(Broken::new(PROMISE, what, &about));
         };
         let is_over = facts.ended.is_some() || facts.died.is_some();
-        let is_lost = is_over && facts.left.is_none_or(|(_, keeps_will)| keeps_will);
+        let is_lost = is_over && left_in_order(facts).is_none();
         for session in &ledger.sessions {
             let count = copies(ledger, session, will);
             if count > 1 {
@@ -82,14 +85,19 @@ fn is_hasty(facts: &ConnFacts) -> bool {
     (1..10).contains(&facts.hello.keep_alive)
 }
 
+/// When it left so that there is no will, if that was read or may have been.
+fn left_in_order(facts: &ConnFacts) -> Option<At> {
+    let (left, keeps_will) = facts.left?;
+    (!keeps_will && facts.dismissed.is_none()).then_some(left)
+}
+
 fn was_taken_back(ledger: &Ledger<'_>, facts: &ConnFacts) -> bool {
-    let (Some((left, false)), Some((ended, Ending::Closed))) = (facts.left, facts.ended) else {
+    let (Some(left), Some((ended, Ending::Closed))) = (left_in_order(facts), facts.ended) else {
         return false;
     };
     let in_doubt = facts.cut.is_some_and(|cut| cut < ended)
         || facts.died.is_some_and(|died| died < ended)
         || facts.unlogged.is_some()
-        || facts.proves
         || is_hasty(facts);
     let stops = ledger.deaths.iter().any(|death| {
         let at = ledger.ms(*death);
@@ -136,6 +144,7 @@ fn is_owed(ledger: &Ledger<'_>, dialed: At, session: &SessionFacts, will: Messag
 #[cfg(test)]
 mod tests {
     use zzq_types::QoS::AtLeastOnce;
+    use zzq_types::ReasonCode;
 
     use super::*;
     use crate::history::{ClientId, Hello, Message};
@@ -204,29 +213,36 @@ mod tests {
     fn a_will_that_was_taken_back() {
         let (mut script, reader, client, will) = with_will();
         let conn = script.conn(client);
-        script.note(Event::Left { conn, keeps_will: false, proves: false });
+        script.note(Event::Left { conn, keeps_will: false });
         script.end(client, Ending::Closed);
         assert_eq!(breaks(&script), [""; 0]);
         script.receive(reader, will, AtLeastOnce);
         assert_eq!(breaks(&script), ["wills"]);
     }
 
+    /// An authentication may end before DISCONNECT behind it is read, or be given up with it.
     #[test]
     fn a_will_that_was_taken_back_behind_an_authentication() {
-        let (mut script, reader, client, will) = with_will();
-        let conn = script.conn(client);
-        script.note(Event::Left { conn, keeps_will: false, proves: true });
-        script.end(client, Ending::Closed);
-        assert_eq!(breaks(&script), [""; 0]);
-        script.receive(reader, will, AtLeastOnce);
-        assert_eq!(breaks(&script), [""; 0]);
+        for is_given_up in [false, true] {
+            let (mut script, reader, client, will) = with_will();
+            let conn = script.conn(client);
+            script.note(Event::Left { conn, keeps_will: false });
+            if is_given_up {
+                script.history.may_refuse = true;
+                script.note(Event::Dismissed { conn, reason: ReasonCode::ServerBusy });
+            }
+            script.end(client, Ending::Closed);
+            assert_eq!(breaks(&script) == ["wills"], is_given_up);
+            script.receive(reader, will, AtLeastOnce);
+            assert_eq!(breaks(&script) == ["wills"], !is_given_up);
+        }
     }
 
     #[test]
     fn a_will_that_was_taken_back_on_a_log_that_has_failed() {
         let (mut script, reader, client, will) = with_will();
         let conn = script.conn(client);
-        script.note(Event::Left { conn, keeps_will: false, proves: false });
+        script.note(Event::Left { conn, keeps_will: false });
         script.note(Event::ReadOnly);
         script.end(client, Ending::Closed);
         script.receive(reader, will, AtLeastOnce);
