@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 107] = [
+pub const KINDS: [&str; 116] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -57,7 +57,16 @@ pub const KINDS: [&str; 107] = [
     "net half-open for the client",
     "net stalled receiver",
     "disk write fails",
-    "disk step fails",
+    "disk write fails and is there",
+    "disk write ends short",
+    "disk fails to create",
+    "disk fails to rename",
+    "disk fails to remove",
+    "disk fails to sync names",
+    "disk fails in a write",
+    "disk fails to sync",
+    "disk fails to read",
+    "disk takes no write",
     "disk full",
     "disk small",
     "disk is full",

@@ -14,9 +14,17 @@ use crate::coverage::Coverage;
 /// Bytes of the disk while it is not full.
 const CAPACITY: u64 = 1 << 40;
 
-/// Steps that can be told to fail.
-const STEPS: [Op; 8] =
-    [Op::Create, Op::Rename, Op::Remove, Op::SyncDir, Op::Write, Op::Sync, Op::Read, Op::Submit];
+/// Steps that can be told to fail, with what the coverage calls it when one does.
+const STEPS: [(Op, &str); 8] = [
+    (Op::Create, "disk fails to create"),
+    (Op::Rename, "disk fails to rename"),
+    (Op::Remove, "disk fails to remove"),
+    (Op::SyncDir, "disk fails to sync names"),
+    (Op::Write, "disk fails in a write"),
+    (Op::Sync, "disk fails to sync"),
+    (Op::Read, "disk fails to read"),
+    (Op::Submit, "disk takes no write"),
+];
 
 /// A disk and its writes in flight.
 #[derive(Debug)]
@@ -44,6 +52,15 @@ impl Device {
         disk.hold();
         self.disk = disk;
         self.due.clear();
+    }
+
+    /// Notes which steps have failed since: not all that are told to are ever made.
+    pub fn note_failed(&self, coverage: &mut Coverage) {
+        for (op, _) in self.disk.take_met() {
+            if let Some((_, kind)) = STEPS.iter().find(|(step, _)| *step == op) {
+                coverage.hit(kind);
+            }
+        }
     }
 
     /// Notes writes that were submitted since.
@@ -90,10 +107,16 @@ impl Device {
             coverage.hit("disk completions out of order");
         }
         self.due.remove(&token);
-        match fails {
-            None => self.disk.release(token),
-            Some(fault) => self.disk.release_with(token, fault),
+        let Some(fault) = fails else {
+            self.disk.release(token);
+            return;
         };
+        coverage.hit(match fault {
+            Fault::FailWritten(_) => "disk write fails and is there",
+            Fault::Short(_) => "disk write ends short",
+            _ => "disk write fails",
+        });
+        self.disk.release_with(token, fault);
     }
 
     /// Everything in flight comes back: a start waits for its first record.
@@ -117,7 +140,7 @@ impl Device {
 
     /// One of the next steps of some kind fails.
     pub fn fail_a_step(&mut self) {
-        let op = *self.chance.pick(&STEPS);
+        let (op, _) = *self.chance.pick(&STEPS);
         let fault = match self.chance.below(2) {
             0 => Fault::Fail(ErrorKind::Other),
             _ => Fault::FailWritten(ErrorKind::Other),

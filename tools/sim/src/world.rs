@@ -358,10 +358,7 @@ impl World {
     fn complete(&mut self, token: u64) {
         let fails = !self.calm && self.chance.once_in(self.faults.write_fails * 2);
         let fault = fails.then(|| self.node.device.draw_fault());
-        if fails {
-            self.coverage.hit("disk write fails");
-            self.disk_may_fail = true;
-        }
+        self.disk_may_fail |= fails;
         self.node.device.release(token, fault, &mut self.coverage);
         (self.helper_waits, self.log_waits) = (true, true);
     }
@@ -470,6 +467,7 @@ impl World {
         }
         self.note_history();
         self.note_ending();
+        self.node.device.note_failed(&mut self.coverage);
         let folds = self.node.die(how);
         self.note_folds(folds);
         self.note(Event::Died { how });

@@ -2,7 +2,7 @@
 //!
 //! Owns: the list of faults to come. Does not know: what an operation does.
 
-use std::io;
+use std::{io, mem};
 
 use crate::sim_disk::SimDisk;
 
@@ -86,6 +86,7 @@ pub enum Lie {
 pub(super) struct Faults {
     next: Vec<(Op, u64, Fault)>,
     always: Vec<(Op, Fault)>,
+    met: Vec<(Op, Fault)>,
 }
 
 impl Faults {
@@ -101,7 +102,8 @@ impl Faults {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        self.next.clear();
+        self.always.clear();
     }
 
     /// Counts one operation; the fault that it meets, the one put first if there are several.
@@ -118,7 +120,9 @@ impl Faults {
             }
             *left > 0
         });
-        met.or(always)
+        let met = met.or(always);
+        self.met.extend(met.map(|fault| (op, fault)));
+        met
     }
 }
 
@@ -136,6 +140,11 @@ impl SimDisk {
     /// Lets the device lie from now on, also when it comes back from a crash.
     pub fn lie(&self, lie: Lie) {
         self.state().lie = Some(lie);
+    }
+
+    /// The faults that operations have met since this was asked last.
+    pub fn take_met(&self) -> Vec<(Op, Fault)> {
+        mem::take(&mut self.state().faults.met)
     }
 
     /// Takes back the faults that no operation has met yet.
@@ -162,6 +171,7 @@ mod tests {
         assert_eq!(faults.meet(Op::Write), None);
         assert_eq!(faults.meet(Op::Sync), Some(BUSY));
         assert_eq!(faults.meet(Op::Sync), None);
+        assert_eq!(faults.met, [(Op::Write, FULL), (Op::Sync, BUSY)]);
     }
 
     #[test]

@@ -44,7 +44,6 @@ impl World {
             self.cut_something();
         }
         if self.chance.once_in(faults.step_fails) {
-            self.coverage.hit("disk step fails");
             self.disk_may_fail = true;
             self.node.device.fail_a_step();
         }
@@ -199,6 +198,7 @@ impl World {
             self.power_counts = true;
         }
         let started = self.node.start();
+        self.node.device.note_failed(&mut self.coverage);
         let now = self.now();
         match started {
             Ok(()) => {
