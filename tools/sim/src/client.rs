@@ -202,6 +202,11 @@ impl Client {
         matches!(self.line, Line::Up(..)) && self.waits_for_what().is_none()
     }
 
+    /// Whether it is connected and waits for nothing, or is away.
+    pub fn is_quiet(&self) -> bool {
+        self.line == Line::Down || self.is_at_rest()
+    }
+
     /// What it waits for, in words.
     pub fn waits_for_what(&self) -> Option<String> {
         if !matches!(self.line, Line::Up(..)) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 116] = [
+pub const KINDS: [&str; 117] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -121,6 +121,7 @@ pub const KINDS: [&str; 116] = [
     "start on a copy",
     "history is over",
     "history read by places",
+    "at rest",
 ];
 
 /// Counts by name.

@@ -142,6 +142,9 @@ pub enum Event {
     /// The broker has ended a session for its full queue, or, where that is not certain, for
     /// another reason in the same turn, or had begun to when it died.
     EndedFull { client: ClientId, certain: bool },
+    /// Nobody who is connected waits for anything, nothing is on its way, and the disk has taken
+    /// all there is: what the broker does by itself is done.
+    AtRest,
     /// From now on nothing goes wrong.
     Healed,
     /// CONNECT was sent.

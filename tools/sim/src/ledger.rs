@@ -33,8 +33,8 @@ pub struct Ledger<'h> {
     pub deaths: Vec<At>,
     /// When nothing went wrong any more.
     pub healed: Option<At>,
-    /// When all had come to rest then: what is published behind that shows what is there.
-    pub rested: Option<At>,
+    /// When all was at rest: now and then, and before the first message of the last phase.
+    pub rests: Vec<At>,
     /// Messages that the broker says full queues have lost.
     pub dropped: u64,
     /// It has no end at which everything that is owed must have come: that is said by itself, and
@@ -168,6 +168,15 @@ impl Ledger<'_> {
     /// Whether what was there at `from` is gone at `to` because a broker without a log has ended.
     pub fn is_forgotten(&self, from: At, to: At) -> bool {
         self.history.in_memory && self.deaths.iter().any(|death| from < *death && *death < to)
+    }
+
+    /// Whether all was at rest behind `from`, before a connection had any end.
+    pub fn outlives_a_rest(&self, conn: Conn, from: At) -> bool {
+        let Some(facts) = self.conns.get(&conn) else { return false };
+        let (ended, left) = (facts.ended.map(|(at, _)| at), facts.left.map(|(at, _)| at));
+        let ends = [facts.cut, ended, facts.died, left, facts.dismissed];
+        let Some(end) = ends.into_iter().flatten().min() else { return true };
+        self.rests.iter().any(|rest| from < *rest && *rest < end)
     }
 
     /// Whether a message may have expired between its receipt by the broker and a moment.

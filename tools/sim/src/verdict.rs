@@ -182,6 +182,7 @@ fn touches(event: &Event) -> Touches {
         Event::Folded { .. }
         | Event::Imaged { .. }
         | Event::Copied { .. }
+        | Event::AtRest
         | Event::Waits { .. } => Touches::default(),
     }
 }

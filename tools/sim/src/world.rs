@@ -79,6 +79,8 @@ pub struct World {
     starts_no_more: bool,
     /// It was told that it does not come to rest.
     is_unsettled: bool,
+    /// How much had happened when it was told that all is at rest.
+    rested: usize,
     steps: u64,
     /// The same, for who watches from another thread.
     pulse: Arc<AtomicU64>,
@@ -194,6 +196,7 @@ impl World {
             full: full::Seen::default(),
             starts_no_more: false,
             is_unsettled: false,
+            rested: 0,
             steps: 0,
             pulse: Arc::default(),
             starts: Vec::new(),
@@ -249,6 +252,9 @@ impl World {
         self.node.device.look(now, &mut self.coverage);
         let choices = self.choices(now);
         let slow = self.order.once_in(25);
+        if choices.is_empty() {
+            self.note_rest();
+        }
         if choices.is_empty() || slow {
             return self.advance(if slow { Some(now + 1) } else { None });
         }

@@ -17,6 +17,8 @@ struct Open {
     sessions: BTreeMap<ClientId, (usize, At)>,
     /// UNSUBSCRIBEs that were not answered.
     unsubscribes: BTreeMap<(Conn, u16), At>,
+    /// The last phase has come to its first message.
+    is_probed: bool,
     /// When the broker ended a session of a client for its full queue.
     ended: BTreeMap<ClientId, At>,
 }
@@ -31,7 +33,7 @@ impl<'h> Ledger<'h> {
             messages: vec![MessageFacts::default(); history.messages.len()],
             deaths: Vec::new(),
             healed: None,
-            rested: None,
+            rests: Vec::new(),
             dropped: 0,
             cut_short: false,
             time: LogTime::of(history),
@@ -54,6 +56,7 @@ impl<'h> Ledger<'h> {
                     self.sessions[*session].doubtful.get_or_insert(at);
                 }
             }
+            Event::AtRest => self.rests.push(at),
             Event::Healed => self.healed = Some(at),
             Event::NotStarted { .. } | Event::Endless | Event::Unsettled { .. } => {
                 self.cut_short = true;
@@ -99,8 +102,9 @@ impl<'h> Ledger<'h> {
                 }
             }
             Event::Published { conn, message, .. } => {
-                if self.message(*message).is_probe {
-                    self.rested.get_or_insert(at);
+                if self.message(*message).is_probe && !open.is_probed {
+                    open.is_probed = true;
+                    self.rests.push(at);
                 }
                 let facts = &mut self.messages[message.0 as usize];
                 facts.sent.get_or_insert(at);

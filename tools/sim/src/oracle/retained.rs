@@ -127,8 +127,11 @@ fn check_passed_by(
     if none || !ledger.lasting().any(|(_, one)| std::ptr::eq(one, session)) {
         return;
     }
-    for sub in session.subs.iter().filter(|sub| is_made_and_lasts(ledger, session, sub)) {
-        for id in writes.iter().copied().filter(|id| is_meanwhile(ledger, writes, sub, *id)) {
+    for sub in session.subs.iter().filter(|sub| is_made_and_lasts(session, sub)) {
+        let owed = |id: &MessageId| {
+            is_meanwhile(ledger, writes, sub, *id) && is_handed_over(ledger, sub, *id)
+        };
+        for id in writes.iter().copied().filter(owed) {
             let topic = &ledger.message(id).topic;
             // One that was sent behind SUBACK was not there when it was looked for.
             let is_before = |sent: At| sub.acked.is_some_and(|acked| sent < acked);
@@ -155,13 +158,12 @@ fn check_passed_by(
     }
 }
 
-/// What its connection owes to it is in the session's queue when all is at rest: if it ends before,
-/// nobody can tell.
-fn is_made_and_lasts(ledger: &Ledger<'_>, session: &SessionFacts, sub: &SubFacts) -> bool {
-    let Some(conn) = ledger.conns.get(&sub.conn) else { return false };
-    let ends = [conn.cut, conn.ended.map(|(at, _)| at), conn.died, conn.left.map(|(at, _)| at)];
-    let mut ends = ends.into_iter().flatten();
-    let alone = session.subs.iter().filter(|one| one.filter == sub.filter).count() == 1;
+/// One of the same filter that was there when it was asked for would leave nothing new to it.
+fn is_made_and_lasts(session: &SessionFacts, sub: &SubFacts) -> bool {
+    let mut same = session.subs.iter().filter(|one| one.filter == sub.filter);
+    let alone = same.all(|one| {
+        one.sent == sub.sent || one.sent < sub.sent && one.left.is_some_and(|at| at < sub.sent)
+    });
     alone
         && sub.leaves.is_none()
         && sub.group().is_none()
@@ -169,7 +171,13 @@ fn is_made_and_lasts(ledger: &Ledger<'_>, session: &SessionFacts, sub: &SubFacts
         && !sub.options.no_local
         && sub.options.retain_handling != RetainHandling::Never
         && sub.acked.is_some()
-        && ends.all(|end| ledger.rested.is_some_and(|rested| end > rested))
+}
+
+/// What a connection owes to its subscription is in the session's queue when all is at rest, so
+/// that nothing loses it any more. If the connection ends before, nobody can tell.
+fn is_handed_over(ledger: &Ledger<'_>, sub: &SubFacts, id: MessageId) -> bool {
+    let known = sub.acked.max(ledger.facts(id).acked);
+    known.is_some_and(|known| ledger.outlives_a_rest(sub.conn, known))
 }
 
 /// Written before SUBACK and not acknowledged before SUBSCRIBE, and nothing takes it or a later one
@@ -293,23 +301,53 @@ mod tests {
         }
     }
 
+    type Step<'a> = &'a dyn Fn(&mut Script, ClientId);
+
+    /// Before that it may have gone with its connection.
     #[test]
     fn what_a_connection_owes_is_asked_for_when_it_has_lived_until_all_was_at_rest() {
-        for is_at_rest in [false, true] {
+        let probe = |script: &mut Script, writer| {
+            script.note(Event::Healed);
+            script.send(Message { is_probe: true, ..Script::message(writer, "b", AtLeastOnce) });
+        };
+        let rest = |script: &mut Script, _| script.note(Event::AtRest);
+        let never = |_: &mut Script, _| {};
+        let cases: [(Step<'_>, Step<'_>, bool); 4] = [
+            (&never, &never, false),
+            (&rest, &never, false),
+            (&never, &rest, true),
+            (&never, &probe, true),
+        ];
+        for (before, behind, is_asked_for) in cases {
             let mut script = Script::new();
             let (reader, writer) = (script.member(), script.member());
             script.ask(reader, "a/1", SubscribeOptions::with_qos(AtLeastOnce));
             let message = script.retain(writer, "a/1", false);
-            script.acked(writer, message);
             script.granted(reader, "a/1");
-            script.note(Event::Healed);
-            if is_at_rest {
-                script
-                    .send(Message { is_probe: true, ..Script::message(writer, "b", AtLeastOnce) });
-            }
+            before(&mut script, writer);
+            script.acked(writer, message);
+            behind(&mut script, writer);
             script.pass(10_000);
             script.crash();
-            assert_eq!(breaks(&script) == ["retained"], is_at_rest);
+            script.note(Event::AtRest);
+            assert_eq!(breaks(&script) == ["retained"], is_asked_for);
+        }
+    }
+
+    #[test]
+    fn a_subscription_is_new_where_one_of_its_filter_was_gone_for_certain() {
+        for was_gone in [false, true] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "a/1", AtLeastOnce);
+            if was_gone {
+                script.unsubscribe(reader, "a/1");
+            }
+            script.ask(reader, "a/1", SubscribeOptions::with_qos(AtLeastOnce));
+            let message = script.retain(writer, "a/1", false);
+            script.granted(reader, "a/1");
+            script.acked(writer, message);
+            assert_eq!(breaks(&script).contains(&"retained"), was_gone);
         }
     }
 

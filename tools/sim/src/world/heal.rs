@@ -114,6 +114,23 @@ impl World {
         Some(format!("{} waits for {waits}", self.history.names[usize::from(busy.id().0)]))
     }
 
+    /// Notes that all has come to rest, once behind what has happened: nobody waits who is
+    /// connected, nothing is under way, and the disk has taken all there is.
+    pub(super) fn note_rest(&mut self) {
+        let happened = self.history.entries.len() > self.rested;
+        let is_well = !self.stopping && !self.is_full && self.space_comes_at.is_none();
+        if self.calm || !happened || !is_well || !self.clients.iter().all(Client::is_quiet) {
+            return;
+        }
+        let Some(broker) = &self.node.broker else { return };
+        let is_written = broker.log().is_none_or(|log| log.appended() == log.committed());
+        if is_written && !broker.is_read_only() && self.what_moves().is_none() {
+            self.note(Event::AtRest);
+            self.coverage.hit("at rest");
+            self.rested = self.history.entries.len();
+        }
+    }
+
     /// What is under way.
     fn what_moves(&mut self) -> Option<String> {
         let broker = self.node.broker.as_mut()?;
