@@ -162,4 +162,6 @@ fn is_on() -> bool {
 }
 
 #[cfg(test)]
+mod lives;
+#[cfg(test)]
 mod tests;
