@@ -283,9 +283,9 @@ impl Plan {
     fn draw_holding_up(&mut self, seed: u64) {
         let mut holding = Chance::new(seed, "holding up");
         let joins = self.clients.iter().any(|client| client.joins);
-        // What is in no log has no other order than that of the rings; half of those seeds keep
-        // their small rings, clean stops and slow networks.
-        let once_in = if self.in_memory { 2 } else { 4 };
+        // What is in no log has no other order than that of the rings. There are few such seeds:
+        // of half of them, none of 200 finds retained messages that are kept as they come.
+        let once_in = if self.in_memory { 1 } else { 4 };
         // Who asks about each message that is said has no end of asking.
         let is_free = self.lanes > 1 && self.guard.is_none() && !joins;
         if !is_free || !holding.once_in(once_in) {
