@@ -48,6 +48,10 @@ pub(crate) struct Args {
     #[cfg(feature = "planted-bugs")]
     #[arg(long, hide = true, value_parser = planted)]
     pub(crate) hunt: Option<String>,
+    /// Names all seeds that find the planted bug, not the first alone.
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long, hide = true, requires = "hunt")]
+    pub(crate) every: bool,
 }
 
 impl Args {

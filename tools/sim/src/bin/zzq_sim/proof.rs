@@ -194,6 +194,14 @@ pub(crate) fn hunt(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
     let bug = Bug::of(name).context("no such bug")?;
     std::panic::set_hook(Box::new(|_| {}));
     let found = |verdict: &Verdict| bug.is_found_by(verdict);
+    if args.every {
+        let verdicts = args.runs(args.from, bug.planter()).run(|_| false);
+        let seeds: Vec<_> = verdicts.iter().filter(|one| found(one)).map(|one| one.seed).collect();
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}", json!({ "name": name, "found": seeds.len(), "seeds": seeds }))?;
+        out.flush()?;
+        std::process::exit(0)
+    }
     let hinted = Runs { seeds: 1, ..args.runs(bug.hint, bug.planter()) };
     let mut verdicts = hinted.run(found);
     if !verdicts.iter().any(found) {
