@@ -87,26 +87,34 @@ impl Broker {
     /// Runs `command`, with `{port}` and `{dir}` filled in, and waits until the port answers. The
     /// folder is made below `place`, or where temporary files go.
     pub fn start(command: &str, place: Option<&Path>) -> io::Result<Self> {
-        Self::start_with(command, "", place)
+        Self::start_with(command, &[], place)
     }
 
-    /// As [`Broker::start`], with `{config}` for a file of this text, which is filled in as well.
-    pub fn start_with(command: &str, config: &str, place: Option<&Path>) -> io::Result<Self> {
+    /// As [`Broker::start`], with files of these names and texts in its folder, `{home}`. They are
+    /// filled in as well. `{port2}` and `{port3}` are further ports, for what else it listens on.
+    pub fn start_with(
+        command: &str,
+        files: &[(&str, &str)],
+        place: Option<&Path>,
+    ) -> io::Result<Self> {
         let folder = match place {
             Some(place) => tempfile::tempdir_in(place)?,
             None => tempfile::tempdir()?,
         };
-        let address = free_address()?;
-        let config_file = folder.path().join("broker.conf");
-        let data = folder.path().join("data");
+        let [address, second, third] = free_addresses()?;
+        // Where a broker makes its own folder current, its paths are still right.
+        let home = folder.path().canonicalize()?;
+        let data = home.join("data");
         fs::create_dir(&data)?;
         let fill = |text: &str| {
             text.replace("{port}", &address.port().to_string())
+                .replace("{port2}", &second.port().to_string())
+                .replace("{port3}", &third.port().to_string())
                 .replace("{dir}", &data.to_string_lossy())
-                .replace("{config}", &config_file.to_string_lossy())
+                .replace("{home}", &home.to_string_lossy())
         };
-        if !config.is_empty() {
-            fs::write(&config_file, fill(config))?;
+        for (name, text) in files {
+            fs::write(home.join(name), fill(text))?;
         }
         let words: Vec<String> = command.split_whitespace().map(fill).collect();
         let began = Instant::now();
@@ -200,8 +208,15 @@ pub fn raise_file_limit() -> io::Result<u64> {
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
-fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+/// Different ones, since each is held until all are known.
+fn free_addresses<const N: usize>() -> io::Result<[SocketAddr; N]> {
+    let listen = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let listeners: Vec<TcpListener> = (0..N).map(listen).collect::<io::Result<_>>()?;
+    let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
+    for (address, listener) in addresses.iter_mut().zip(&listeners) {
+        *address = listener.local_addr()?;
+    }
+    Ok(addresses)
 }
 
 #[cfg(test)]
@@ -238,6 +253,24 @@ mod tests {
     fn as_many_files_as_the_system_allows() {
         let most = raise_file_limit().unwrap();
         assert_eq!(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), most);
+    }
+
+    #[test]
+    fn the_files_of_a_broker_say_where_it_is_and_listens() {
+        let told = tempfile::tempdir().unwrap();
+        let out = told.path().join("out");
+        let script = format!(
+            "echo $1 {{port}} {{port2}} {{port3}} > {0}; ls {{home}} {{dir}} >> {0}",
+            out.display()
+        );
+        // What it says is read when it has ended, and then it is no broker.
+        Broker::start_with("sh {home}/go {port}", &[("go", &script)], None).unwrap_err();
+        let text = fs::read_to_string(out).unwrap();
+        let ports: Vec<u16> =
+            text.lines().next().unwrap().split(' ').map(|port| port.parse().unwrap()).collect();
+        let [said, first, second, third] = ports[..] else { panic!("{ports:?}") };
+        assert!(said == first && first != second && second != third && third != first, "{text}");
+        assert!(text.contains("\ndata\ngo\n"), "{text}");
     }
 
     #[test]

@@ -76,6 +76,8 @@ fn connect(
     let connect = Connect {
         clean_start: !persistent,
         properties: properties.as_properties(),
+        // Some brokers take no client without one; no run is so long.
+        keep_alive: u16::MAX,
         ..Connect::new(plan.version, id)
     };
     let mut out = Vec::new();

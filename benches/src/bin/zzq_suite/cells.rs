@@ -18,9 +18,30 @@ pub(crate) struct Cell {
     pub(crate) work: Work,
     pub(crate) asked: &'static [Asked],
     pub(crate) headline: bool,
+    /// Whether all peers are measured in it, not only those that are measured everywhere.
+    pub(crate) common: bool,
 }
 
+/// Of the common cells those in which all peers are measured by a run that is to be short.
+pub(crate) const FIRST: [&str; 2] = ["1-1-q1", "disk-1x16"];
+
 impl Cell {
+    /// To how many each of its messages goes.
+    pub(crate) fn receivers(&self) -> u32 {
+        match &self.work {
+            Work::Stream(Stream { pattern: Pattern::FanOut(receivers), .. }) => *receivers,
+            _ => 1,
+        }
+    }
+
+    /// What its messages are published and subscribed with, if it has any.
+    pub(crate) fn qos(&self) -> QoS {
+        match &self.work {
+            Work::Stream(stream) => stream.qos,
+            Work::State(_) => QoS::AtMostOnce,
+        }
+    }
+
     /// Whether brokers have storage.
     pub(crate) fn stores(&self) -> bool {
         match &self.work {
@@ -45,7 +66,7 @@ pub(crate) enum Work {
 }
 
 /// Work of the load generator.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     pattern: Pattern,
     qos: QoS,
@@ -154,6 +175,7 @@ const fn memory(
         work: Work::Stream(stream),
         asked,
         headline: false,
+        common: false,
     }
 }
 
@@ -164,14 +186,23 @@ const fn storage(
     asked: &'static [Asked],
 ) -> Cell {
     let pattern = Pattern::Pairs(publishers);
-    let stream = Stream { pattern, window, persistent: true, ..Q1 };
+    stored(name, title, Stream { pattern, window, ..Q1 }, asked)
+}
+
+const fn stored(
+    name: &'static str,
+    title: &'static str,
+    stream: Stream,
+    asked: &'static [Asked],
+) -> Cell {
     Cell {
         name,
         title,
         section: Section::Storage,
-        work: Work::Stream(stream),
+        work: Work::Stream(Stream { persistent: true, ..stream }),
         asked,
         headline: false,
+        common: false,
     }
 }
 
@@ -181,11 +212,16 @@ const fn state(
     state: State,
     asked: &'static [Asked],
 ) -> Cell {
-    Cell { name, title, section: Section::State, work: Work::State(state), asked, headline: false }
+    let work = Work::State(state);
+    Cell { name, title, section: Section::State, work, asked, headline: false, common: false }
 }
 
 const fn headline(cell: Cell) -> Cell {
     Cell { headline: true, ..cell }
+}
+
+const fn common(cell: Cell) -> Cell {
+    Cell { common: true, ..cell }
 }
 
 const OUT: Pattern = Pattern::FanOut(10);
@@ -195,15 +231,30 @@ const CROWD: Pattern = Pattern::FanOut(1000);
 
 /// All of them, in the order in which they are measured and told.
 pub(crate) const CELLS: &[Cell] = &[
-    headline(memory("1-1-q0", "1 to 1, QoS 0", ONE, CPU_QOS0)),
-    headline(memory("1-1-q1", "1 to 1, QoS 1, window 100", Q1, CPU_ACKED)),
-    headline(memory("1-1-q2", "1 to 1, QoS 2, window 100", Q2, CPU_ACKED)),
-    headline(memory("1-10-q0", "1 to 10, QoS 0", Stream { pattern: OUT, ..ONE }, CPU_QOS0)),
-    headline(memory("1-10-q1", "1 to 10, QoS 1", Stream { pattern: OUT, ..Q1 }, CPU_ACKED)),
-    headline(memory("1-10-q2", "1 to 10, QoS 2", Stream { pattern: OUT, ..Q2 }, CPU_ACKED)),
-    headline(memory("10-1-q0", "10 to 1, QoS 0", Stream { pattern: INTO, ..ONE }, CPU_QOS0)),
-    headline(memory("10-1-q1", "10 to 1, QoS 1", Stream { pattern: INTO, ..Q1 }, CPU_ACKED)),
-    headline(memory("10-1-q2", "10 to 1, QoS 2", Stream { pattern: INTO, ..Q2 }, CPU_ACKED)),
+    headline(common(memory("1-1-q0", "1 to 1, QoS 0", ONE, CPU_QOS0))),
+    headline(common(memory("1-1-q1", "1 to 1, QoS 1, window 100", Q1, CPU_ACKED))),
+    headline(common(memory("1-1-q2", "1 to 1, QoS 2, window 100", Q2, CPU_ACKED))),
+    headline(common(memory("1-10-q0", "1 to 10, QoS 0", Stream { pattern: OUT, ..ONE }, CPU_QOS0))),
+    headline(common(memory("1-10-q1", "1 to 10, QoS 1", Stream { pattern: OUT, ..Q1 }, CPU_ACKED))),
+    headline(common(memory("1-10-q2", "1 to 10, QoS 2", Stream { pattern: OUT, ..Q2 }, CPU_ACKED))),
+    headline(common(memory(
+        "10-1-q0",
+        "10 to 1, QoS 0",
+        Stream { pattern: INTO, ..ONE },
+        CPU_QOS0,
+    ))),
+    headline(common(memory(
+        "10-1-q1",
+        "10 to 1, QoS 1",
+        Stream { pattern: INTO, ..Q1 },
+        CPU_ACKED,
+    ))),
+    headline(common(memory(
+        "10-1-q2",
+        "10 to 1, QoS 2",
+        Stream { pattern: INTO, ..Q2 },
+        CPU_ACKED,
+    ))),
     headline(memory(
         "slow-q1",
         "1 to 1, QoS 1, 2000 a second",
@@ -211,7 +262,7 @@ pub(crate) const CELLS: &[Cell] = &[
         SLOW,
     )),
     headline(storage("disk-1x1", "1 publisher, window 1", (1, 1), durable!(0.8, 1.3))),
-    headline(storage("disk-1x16", "1 publisher, window 16", (1, 16), durable!(0.7, 1.8))),
+    headline(common(storage("disk-1x16", "1 publisher, window 16", (1, 16), durable!(0.7, 1.8)))),
     headline(storage("disk-1x1024", "1 publisher, window 1024", (1, 1024), durable!(0.6, 1.8))),
     headline(storage("disk-100x16", "100 publishers, window 16", (100, 16), durable!(0.6, 1.8))),
     memory("slow-q0", "1 to 1, QoS 0, 2000 a second", Stream { rate: Some(2000.0), ..ONE }, SLOW),
@@ -227,8 +278,20 @@ pub(crate) const CELLS: &[Cell] = &[
     memory("1-1000-q1", "1 to 1000, QoS 1", Stream { pattern: CROWD, ..Q1 }, CPU_ACKED),
     memory("1k-q0", "1 to 1, QoS 0, 1 KiB", Stream { payload: 1 << 10, ..ONE }, CPU_QOS0),
     memory("1k-q1", "1 to 1, QoS 1, 1 KiB", Stream { payload: 1 << 10, ..Q1 }, CPU_ACKED),
-    memory("4k-q0", "1 to 1, QoS 0, 4 KiB", Stream { payload: 4 << 10, ..ONE }, CPU_QOS0),
-    memory("4k-q1", "1 to 1, QoS 1, 4 KiB", Stream { payload: 4 << 10, ..Q1 }, CPU_ACKED),
+    common(memory("4k-q0", "1 to 1, QoS 0, 4 KiB", Stream { payload: 4 << 10, ..ONE }, CPU_QOS0)),
+    common(memory("4k-q1", "1 to 1, QoS 1, 4 KiB", Stream { payload: 4 << 10, ..Q1 }, CPU_ACKED)),
+    common(memory(
+        "4k-1-10-q1",
+        "1 to 10, QoS 1, 4 KiB",
+        Stream { pattern: OUT, payload: 4 << 10, ..Q1 },
+        CPU_ACKED,
+    )),
+    common(memory(
+        "4k-10-1-q1",
+        "10 to 1, QoS 1, 4 KiB",
+        Stream { pattern: INTO, payload: 4 << 10, ..Q1 },
+        CPU_ACKED,
+    )),
     memory("16k-q0", "1 to 1, QoS 0, 16 KiB", Stream { payload: 16 << 10, ..ONE }, CPU_QOS0),
     memory("16k-q1", "1 to 1, QoS 1, 16 KiB", Stream { payload: 16 << 10, ..Q1 }, CPU_ACKED),
     memory(
@@ -243,6 +306,24 @@ pub(crate) const CELLS: &[Cell] = &[
         Stream { topics: 1_000_000, ..Q1 },
         CPU_STATE,
     ),
+    common(stored(
+        "disk-1-10",
+        "1 publisher to 10, window 16",
+        Stream { pattern: OUT, window: 16, ..Q1 },
+        &[],
+    )),
+    common(stored(
+        "disk-10-1",
+        "10 publishers to 1, window 16",
+        Stream { pattern: INTO, window: 16, ..Q1 },
+        &[],
+    )),
+    common(stored(
+        "disk-4k",
+        "1 publisher, window 16, 4 KiB",
+        Stream { payload: 4 << 10, window: 16, ..Q1 },
+        &[],
+    )),
     storage("disk-1x256", "1 publisher, window 256", (1, 256), durable!(0.6, 1.8)),
     storage("disk-10x1", "10 publishers, window 1", (10, 1), durable!(0.6, 1.4)),
     storage("disk-10x16", "10 publishers, window 16", (10, 16), durable!(0.6, 1.8)),
@@ -288,6 +369,13 @@ mod tests {
     fn each_cell_has_a_name_of_its_own() {
         let names: BTreeSet<_> = CELLS.iter().map(|cell| cell.name).collect();
         assert_eq!(names.len(), CELLS.len());
+    }
+
+    #[test]
+    fn what_a_short_run_measures_of_all_peers_is_common() {
+        for name in FIRST {
+            assert!(CELLS.iter().any(|cell| cell.name == name && cell.common), "{name}");
+        }
     }
 
     #[test]

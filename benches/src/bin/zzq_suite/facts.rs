@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use zzq_bench::client::{Client, leave};
 use zzq_bench::load::{Broker, Figures, Pattern, Plan, Target, run, usage};
 use zzq_types::QoS;
@@ -14,6 +14,9 @@ use crate::peers::Found;
 /// Messages of 4 KiB that a crash finds waiting: few, for a broker may write all of them anew with
 /// each.
 const WAITING: u32 = 200;
+
+/// Where a broker, or this setting of it, is not asked.
+const NOT_MEASURED: &str = "not measured";
 
 /// A table of each broker's answers; what fails is said in it.
 pub(crate) fn text(brokers: &[Found], place: &Path, say: &mut dyn FnMut(&str)) -> String {
@@ -49,8 +52,10 @@ fn stalled(qos: QoS) -> Plan {
 }
 
 fn overload(found: &Found, qos: QoS, place: &Path) -> Result<String> {
-    let (command, config) = found.start(false).context("does not start without storage")?;
-    let broker = Broker::start_with(&command, config, Some(place))?;
+    let Some((command, start)) = found.start(false) else {
+        return Ok(NOT_MEASURED.to_owned());
+    };
+    let broker = Broker::start_with(&command, start.files, Some(place))?;
     let before = usage(&broker.pid().to_string())?.resident_kib;
     let target = Target { address: broker.address(), pid: Some(broker.pid()) };
     Ok(told(&run(&stalled(qos), target)?, before))
@@ -66,10 +71,10 @@ fn told(figures: &Figures, before_kib: u64) -> String {
 
 /// Messages wait for a client that is away, all acknowledged; the broker is killed at once.
 fn crash(found: &Found, place: &Path) -> Result<String> {
-    let Some((command, config)) = found.start(true) else {
-        return Ok("not measured".to_owned());
+    let Some((command, start)) = found.start(true) else {
+        return Ok(NOT_MEASURED.to_owned());
     };
-    let mut broker = Broker::start_with(&command, config, Some(place))?;
+    let mut broker = Broker::start_with(&command, start.files, Some(place))?;
     leave(broker.address(), "reader", "queue")?;
     let mut publisher = Client::connect(broker.address(), "p", false)?;
     publisher.publish(WAITING, 4096, false, |_| "queue".to_owned())?;

@@ -23,9 +23,9 @@ use zzq_bench::lines::{append, read};
 use zzq_bench::load::raise_file_limit;
 use zzq_bench::{machine, page};
 
-use crate::cells::{CELLS, Cell};
+use crate::cells::{CELLS, Cell, FIRST};
 use crate::measure::{Effort, measure};
-use crate::peers::{Found, PEERS, SUBJECT};
+use crate::peers::{Found, PEERS, SUBJECT, Setting};
 use crate::results::{Record, newest};
 use crate::state::Sizes;
 
@@ -57,7 +57,8 @@ struct Options {
     /// Only the cells of the headline.
     #[arg(long)]
     headline: bool,
-    /// Few and short rounds of everything, in ten minutes; kept apart, and not for the page.
+    /// Few and short rounds of everything, in ten minutes; kept apart, and not for the page. As
+    /// with --headline, most peers have two cells only, unless --peer names some.
     #[arg(long, conflicts_with = "write")]
     quick: bool,
     /// Begins no cell that would end later than this.
@@ -87,11 +88,11 @@ struct Options {
 const SUBJECT_PROGRAM: &str = "target/release/zzq_broker";
 
 fn place_of(text: &str) -> Result<(String, PathBuf), String> {
-    let (family, path) = text.split_once('=').ok_or("PEER=PATH")?;
-    if PEERS.iter().all(|peer| peer.family != family) {
-        return Err(format!("no peer is called {family}"));
+    let (broker, path) = text.split_once('=').ok_or("PEER=PATH")?;
+    if PEERS.iter().all(|peer| peer.broker != broker) {
+        return Err(format!("no peer is called {broker}"));
     }
-    Ok((family.to_owned(), path.into()))
+    Ok((broker.to_owned(), path.into()))
 }
 
 fn main() -> Result<()> {
@@ -102,6 +103,9 @@ fn main() -> Result<()> {
         }
         for peer in PEERS {
             println!("{:<20}{}", peer.name, peer.install);
+            if !peer.lacks.is_empty() {
+                println!("{:<20}  {}", "", peer.lacks);
+            }
         }
         return Ok(());
     }
@@ -158,12 +162,13 @@ fn work(options: &Options, file: &Path) -> Result<()> {
                 .is_some_and(|it| it.program == program && it.rounds >= effort.rounds)
         };
         let due: Vec<&Found> =
-            peers.iter().filter(|peer| !done(peer) && fits(cell, peer)).collect();
+            peers.iter().filter(|peer| !done(peer) && options.takes(cell, peer.setting)).collect();
         if due.is_empty() {
             continue;
         }
         let brokers: Vec<&Found> = [&subject].into_iter().chain(due.iter().copied()).collect();
-        let takes = Duration::from_secs_f64(effort.seconds_of(brokers.len()));
+        let settings = brokers.iter().map(|found| found.setting);
+        let takes = Duration::from_secs_f64(effort.seconds_of(cell, settings));
         if began.elapsed() + takes > limit {
             eprintln!("{} and what follows is left for the next run", cell.name);
             break;
@@ -196,9 +201,15 @@ fn subject(options: &Options) -> Result<Found> {
         .with_context(|| format!("{} is not there: {}", options.broker.display(), SUBJECT.install))
 }
 
-/// Whether a peer can be measured in a cell.
-fn fits(cell: &Cell, peer: &Found) -> bool {
-    peer.start(cell.stores()).is_some()
+impl Options {
+    /// Whether a peer is measured in a cell.
+    fn takes(&self, cell: &Cell, peer: &Setting) -> bool {
+        let start = if cell.stores() { peer.storage } else { peer.memory };
+        let short = self.quick || self.headline;
+        let all = !short || !self.peer.is_empty() || FIRST.contains(&cell.name);
+        let asked = peer.everywhere || cell.common && all;
+        start.is_some() && asked && cell.qos() <= peer.grants
+    }
 }
 
 fn effort(options: &Options) -> Effort {
@@ -212,6 +223,9 @@ fn effort(options: &Options) -> Effort {
 }
 
 fn wanted(options: &Options) -> Result<Vec<&'static Cell>> {
+    for name in &options.peer {
+        ensure!(PEERS.iter().any(|peer| peer.name == name), "there is no peer {name}");
+    }
     for name in &options.cell {
         let known = CELLS.iter().any(|cell| cell.name == name);
         ensure!(known, "there is no cell {name}: --list names them");
@@ -232,9 +246,54 @@ fn peers(options: &Options) -> Vec<Found> {
             Some(peer) => found.push(peer),
             None => eprintln!(
                 "without {}, which is not here: {}, or --at {}=PATH",
-                setting.name, setting.install, setting.family
+                setting.name, setting.install, setting.broker
             ),
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a run with all peers takes, in minutes.
+    fn minutes(arguments: &[&str]) -> f64 {
+        let options = Options::parse_from([&["zzq_suite"], arguments].concat());
+        let effort = effort(&options);
+        let takes = |cell: &&Cell| {
+            let peers = PEERS.iter().filter(|peer| options.takes(cell, peer));
+            effort.seconds_of(cell, [&SUBJECT].into_iter().chain(peers))
+        };
+        wanted(&options).unwrap().iter().map(takes).sum::<f64>() / 60.0
+    }
+
+    #[test]
+    fn runs_take_as_long_as_they_say() {
+        let (quick, headline, all) =
+            (minutes(&["--quick"]), minutes(&["--headline"]), minutes(&[]));
+        assert!(quick <= 10.0 && headline <= 60.0 && all <= 240.0, "{quick} {headline} {all}");
+    }
+
+    #[test]
+    fn no_cell_takes_longer_than_a_part_may() {
+        for cell in CELLS {
+            let takes = minutes(&["--cell", cell.name]);
+            assert!(takes < 20.0, "{}: {takes}", cell.name);
+        }
+    }
+
+    #[test]
+    fn peers_are_measured_where_they_can_be() {
+        let takes = |arguments: &[&str], cell, peer| {
+            let options = Options::parse_from([&["zzq_suite"], arguments].concat());
+            let cell = CELLS.iter().find(|one| one.name == cell).unwrap();
+            options.takes(cell, PEERS.iter().find(|one| one.name == peer).unwrap())
+        };
+        assert!(takes(&[], "100-100-q0", "mosquitto") && !takes(&[], "100-100-q0", "rabbitmq"));
+        assert!(takes(&[], "1-1-q1", "rabbitmq") && !takes(&[], "1-1-q2", "rabbitmq"));
+        assert!(takes(&[], "disk-1x16", "rabbitmq") && !takes(&[], "disk-1x16", "rumqttd"));
+        assert!(!takes(&["--quick"], "1-10-q1", "rabbitmq"));
+        assert!(takes(&["--quick", "--peer", "rabbitmq"], "1-10-q1", "rabbitmq"));
+    }
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use zzq_bench::load::{Broker, Target, measures, run};
+use zzq_types::QoS;
 
 use crate::cells::{Cell, Work};
-use crate::peers::Found;
+use crate::peers::{Found, Setting};
 use crate::results::Compared;
 use crate::state::Sizes;
 
@@ -23,9 +25,20 @@ pub(crate) struct Effort {
 
 impl Effort {
     /// About how long a cell takes.
-    pub(crate) fn seconds_of(&self, brokers: usize) -> f64 {
-        let brokers = f64::from(u32::try_from(brokers).unwrap_or(u32::MAX));
-        f64::from(self.rounds) * brokers * (self.seconds + 0.4)
+    pub(crate) fn seconds_of(
+        &self,
+        cell: &Cell,
+        brokers: impl Iterator<Item = &'static Setting>,
+    ) -> f64 {
+        let floods = cell.qos() == QoS::AtMostOnce;
+        let behind = |setting: &Setting| {
+            let behind = if floods { setting.behind } else { Duration::ZERO };
+            // What is told to several costs less for each.
+            if cell.receivers() > 1 { behind * 3 } else { behind }
+        };
+        let round =
+            brokers.map(|setting| self.seconds + (setting.idles + behind(setting)).as_secs_f64());
+        f64::from(self.rounds) * round.sum::<f64>()
     }
 }
 
@@ -90,9 +103,9 @@ fn order(brokers: usize, round: u32) -> Vec<usize> {
 
 fn sample(cell: &Cell, found: &Found, effort: Effort, place: &Path) -> Result<Sample> {
     let name = found.setting.name;
-    let (command, config) =
+    let (command, start) =
         found.start(cell.stores()).with_context(|| format!("{name}: no storage"))?;
-    let mut broker = Broker::start_with(&command, config, Some(place))
+    let mut broker = Broker::start_with(&command, start.files, Some(place))
         .with_context(|| format!("{name}: {command}"))?;
     match &cell.work {
         Work::Stream(stream) => {

@@ -10,14 +10,22 @@ use zzq_bench::page::{distinct, wrap};
 
 use crate::cells::{ACK, Asked, CELLS, CPU, Cell, DELIVER, Of, PEAK, RATE, Section, Work};
 use crate::cells::{more_is_better, of_peer};
-use crate::peers::PEERS;
+use crate::peers::{PEERS, SUBJECT, Setting, Start};
 use crate::results::{Compared, Record, newest};
 
 /// Families of peers in the order of their tables, and how they are called there.
-const FAMILIES: [(&str, &str); 3] = [
+const FAMILIES: [(&str, &str); 11] = [
     ("zzq-broker", "zzq-broker 0.5.0"),
     ("mosquitto", "mosquitto"),
+    ("mosquitto-default", "mosquitto as it comes"),
     ("nats-server", "nats-server"),
+    ("rabbitmq", "RabbitMQ"),
+    ("rabbitmq-default", "RabbitMQ as it comes"),
+    ("rumqttd", "rumqttd"),
+    ("rmqtt", "rmqtt"),
+    ("aedes", "aedes"),
+    ("aedes-default", "aedes as it comes"),
+    ("amqtt", "amqtt"),
 ];
 
 const COLUMNS: [(&str, &str); 5] = [
@@ -68,6 +76,41 @@ pub(crate) fn text(records: &[Record]) -> String {
     }
     state_table(&mut text, records);
     behind(&mut text, records);
+    settings(&mut text, records);
+    text
+}
+
+/// How each broker that was measured was started, and why others were not.
+fn settings(text: &mut String, records: &[Record]) {
+    let measured = |setting: &Setting| records.iter().any(|record| record.peer == setting.name);
+    text.push_str("\n## Settings\n\n");
+    text.push_str(&wrap(
+        "As brokers come, but for what is said here: a port, a folder, no password, and queues \
+         without bounds where messages would be dropped otherwise.",
+    ));
+    for setting in [&SUBJECT].into_iter().chain(PEERS.iter().filter(|one| measured(one))) {
+        let _written = write!(text, "\n**{}** (`{}`)\n", setting.name, setting.install);
+        if !setting.lacks.is_empty() {
+            let _written = write!(text, "\n{}", wrap(&format!("Not measured: {}.", setting.lacks)));
+        }
+        let [memory, storage] = [setting.memory, setting.storage];
+        let starts: &[(&str, Option<Start>)] = if memory == storage {
+            &[("without storage and with it", memory)]
+        } else {
+            &[("without storage", memory), ("with storage", storage)]
+        };
+        for (title, start) in starts.iter().filter_map(|(title, start)| Some((title, (*start)?))) {
+            let _written = write!(text, "\n{title}\n\n```text\n{}```\n", told(&start));
+        }
+    }
+}
+
+/// A command, broken where it is too long for a page, and files.
+fn told(start: &Start) -> String {
+    let mut text = wrap(start.command);
+    for (name, lines) in start.files {
+        let _written = write!(text, "\n# {name}\n{lines}");
+    }
     text
 }
 
@@ -102,11 +145,12 @@ fn head(records: &[Record]) -> String {
         format!("In {faulty} of our runs messages were lost, doubled or reordered.")
     };
     wrap(&format!(
-        "Measured on {} by `zzq_suite`: {} against {}, each with one lane where it has lanes; at \
-         least {rounds} rounds in turns of {} s, 64-byte payloads where nothing else is said, MQTT \
-         3.1.1. Machine: {}, shared with the load generator. Each figure is the median of the \
-         rounds' ratios, ours by the peer's, with the least and the greatest; of the two settings \
-         of zzq-broker (its default and `--spin-us 0`) the one that is better in it. {ours}",
+        "Measured on {} by `zzq_suite`: {} against {}, zzq and zzq-broker with one lane each, the \
+         others with the threads that they take; at least {rounds} rounds in turns of {} s, \
+         64-byte payloads where nothing else is said, MQTT 3.1.1. Machine: {}, shared with the \
+         load generator. Each figure is the median of the rounds' ratios, ours by the peer's, \
+         with the least and the greatest; of the two settings of zzq-broker (its default and \
+         `--spin-us 0`) the one that is better in it. {ours}",
         distinct(|record| record.date.clone()),
         distinct(|record| record.version.clone()),
         distinct(|record| record.peer_version.clone()),
@@ -154,7 +198,7 @@ fn faults(records: &[Record], cell: &Cell, family: &str) -> String {
     if theirs == 0 {
         return String::new();
     }
-    format!(" (the peer lost messages in {theirs} of {rounds} runs)")
+    format!(" (the peer lost, doubled or reordered messages in {theirs} of {rounds} runs)")
 }
 
 fn asked_of<'a>(cell: &'a Cell, family: &'a str) -> impl Iterator<Item = &'a Asked> {
@@ -339,8 +383,28 @@ mod tests {
         let mut faulty = record("1-10-q0", "mosquitto", &[(CPU, 0.1)]);
         faulty.faults = (1, 9);
         let text = text(&[faulty]);
-        assert!(text.contains("| 1 to 10, QoS 0 (the peer lost messages in 9 of 9 runs) |"));
-        assert!(text.contains("In 1 of our runs messages were lost"), "{text}");
+        assert!(text.contains(
+            "| 1 to 10, QoS 0 (the peer lost, doubled or reordered messages in 9 of 9 runs) |"
+        ));
+        let prose = text.replace('\n', " ");
+        assert!(prose.contains("In 1 of our runs messages were lost"), "{text}");
+    }
+
+    #[test]
+    fn every_peer_has_a_table() {
+        for peer in PEERS {
+            assert!(FAMILIES.iter().any(|(family, _)| *family == peer.family), "{}", peer.name);
+        }
+    }
+
+    #[test]
+    fn settings_are_those_of_the_peers_that_were_measured() {
+        let text = text(&[record("1-1-q0", "mosquitto", &[(CPU, 0.7)])]);
+        let (_, settings) = text.split_once("\n## Settings\n").unwrap();
+        assert!(settings.contains("**zzq** (`") && settings.contains("**mosquitto** (`"), "{text}");
+        assert!(settings.contains("\n# mosquitto.conf\nlistener {port}"), "{text}");
+        assert!(!settings.contains("rabbitmq"), "{text}");
+        assert!(settings.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 
     #[test]
