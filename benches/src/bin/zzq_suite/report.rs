@@ -14,7 +14,7 @@ use crate::peers::{PEERS, SUBJECT, Setting, Start};
 use crate::results::{Compared, Record, newest};
 
 /// Families of peers in the order of their tables, and how they are called there.
-const FAMILIES: [(&str, &str); 11] = [
+const FAMILIES: [(&str, &str); 10] = [
     ("zzq-broker", "zzq-broker 0.5.0"),
     ("mosquitto", "mosquitto"),
     ("mosquitto-default", "mosquitto as it comes"),
@@ -22,7 +22,6 @@ const FAMILIES: [(&str, &str); 11] = [
     ("rabbitmq", "RabbitMQ"),
     ("rabbitmq-default", "RabbitMQ as it comes"),
     ("rumqttd", "rumqttd"),
-    ("rmqtt", "rmqtt"),
     ("aedes", "aedes"),
     ("aedes-default", "aedes as it comes"),
     ("amqtt", "amqtt"),
