@@ -362,3 +362,24 @@ fn a_client_that_asks_and_does_not_read_the_answers_holds_bounded_memory() {
         is_small(broker);
     });
 }
+
+/// There is no answer that is short enough: it would be neither refused nor let in.
+#[test]
+fn who_takes_no_packet_at_all_is_not_let_in() {
+    //= MQTT5-3.1.2-24
+    in_both_modes(|broker| {
+        for most in 1..5 {
+            let properties = format!("27 00 00 00 {most:02X}");
+            let mut client = Client::open(broker, V5);
+            client.send(&Connect::new(V5, "a").properties(&properties).encode());
+            client.publish(&Publish::new("nobody", "").qos(1, 1));
+            client.send(&Connect::new(V5, "a").encode());
+            client.expect_close();
+        }
+        let mut client = Client::open(broker, V5);
+        client.send(&Connect::new(V5, "a").properties("27 00 00 00 05").encode());
+        client.expect_hex("20 03 00 00 00");
+        client.publish(&Publish::new("nobody", "").qos(1, 1));
+        client.expect_hex("40 03 00 01 10");
+    });
+}

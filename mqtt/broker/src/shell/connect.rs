@@ -23,6 +23,10 @@ use super::{Flow, Io, SILENCE, Shell};
 use crate::hooks::Event;
 use crate::options::Limits;
 
+/// The shortest CONNACK of MQTT 5, and the longest of what every client has to take: an
+/// acknowledgement with a reason.
+const LEAST_PACKET: u32 = 5;
+
 /// What a CONNECT asks for, as far as it is granted.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
@@ -104,6 +108,9 @@ impl<D: Disk> Shell<D> {
     fn unacceptable(&self, connect: &Connect<'_>) -> Option<(ReasonCode, &'static str)> {
         if self.stopping {
             return Some((ReasonCode::ServerUnavailable, "the broker stops"));
+        }
+        if Encoder::for_client(connect).limits.max_packet < LEAST_PACKET {
+            return Some((ReasonCode::PacketTooLarge, "its Maximum Packet Size takes none"));
         }
         //= MQTT5-3.1.3-8
         if connect.client_id.len() > self.shared.options.limits.max_client_id {
