@@ -7,6 +7,7 @@ use zzq_lanes::{Class, Close, ConnId, LaneIndex};
 use zzq_types::{PacketId, ReasonCode};
 use zzq_wal::disk::Disk;
 
+use super::why::Denied;
 use super::{Io, Note, Shell};
 use crate::planted::{self, Bug};
 use crate::sys::StoreState;
@@ -16,6 +17,10 @@ use crate::sys::StoreState;
 pub(super) enum Answer {
     /// PUBACK, PUBREC or PUBCOMP to a publisher.
     Ack { conn: ConnId, kind: AckKind, id: PacketId, reason: ReasonCode },
+    /// PUBACK or PUBREC to a publisher whose message was not taken.
+    Denied { conn: ConnId, kind: AckKind, id: PacketId, denied: Denied },
+    /// PUBCOMP to a publisher whose PUBREL names nothing.
+    Unknown { conn: ConnId, id: PacketId },
     /// PUBREL to a receiver, for the messages with these numbers.
     Release { conn: ConnId, numbers: NumberRange },
     /// The session is open: CONNACK.
@@ -103,13 +108,9 @@ impl<D: Disk> Shell<D> {
             {
                 self.give_ack(io, conn, kind, id, ReasonCode::QuotaExceeded);
             }
-            // A refusal is true whatever the log holds: nothing was handed over.
-            Answer::Ack { kind: AckKind::PubAck | AckKind::PubRec, reason, .. }
-                if reason.is_failure() =>
-            {
-                self.give(io, answer);
-            }
-            Answer::Ack { conn, .. } | Answer::Release { conn, .. } => self.cut_off(io, conn),
+            Answer::Ack { conn, .. }
+            | Answer::Unknown { conn, .. }
+            | Answer::Release { conn, .. } => self.cut_off(io, conn),
             Answer::Opened { conn } => {
                 self.cut_off(io, conn);
                 self.opens_no_more(io, conn);
@@ -122,7 +123,10 @@ impl<D: Disk> Shell<D> {
                 }
                 self.give(io, answer);
             }
-            Answer::Close { .. } | Answer::Report { .. } => self.give(io, answer),
+            // That a message was denied is true whatever the log holds: nothing was handed over.
+            Answer::Denied { .. } | Answer::Close { .. } | Answer::Report { .. } => {
+                self.give(io, answer);
+            }
         }
     }
 
@@ -139,6 +143,10 @@ impl<D: Disk> Shell<D> {
                 self.give_ack(io, conn, AckKind::PubAck, id, ReasonCode::QuotaExceeded);
             }
             Answer::Ack { conn, kind, id, reason } => self.give_ack(io, conn, kind, id, reason),
+            Answer::Denied { conn, kind, id, denied } => {
+                self.give_denied(io, conn, kind, id, denied);
+            }
+            Answer::Unknown { conn, id } => self.give_unknown(io, conn, id),
             Answer::Release { conn, numbers } => self.give_releases(io, conn, numbers),
             Answer::Opened { conn } => self.opened(io, conn),
             Answer::Close { conn } => io.close(conn, Close::AfterFlush),

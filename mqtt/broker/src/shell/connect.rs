@@ -3,7 +3,9 @@
 //! Assumes: a client's session and all its connections are on one lane, so that a takeover happens
 //! in one place.
 
-use zzq_codec::{ConnAck, Connect, Encoder, Will};
+use std::borrow::Cow;
+
+use zzq_codec::{ConnAck, Connect, Disconnect, Encoder, Will};
 use zzq_engine::record::{Connect as ConnectRecord, WillMessage};
 use zzq_engine::session::Outbound as Numbers;
 use zzq_engine::{Record, SessionNumber, Shard};
@@ -19,6 +21,7 @@ use super::notes::Carried;
 use super::packet_out::write_packet;
 use super::questions::Publishable;
 use super::rates::Rates;
+use super::why::{Denied, reason_string};
 use super::{Flow, Io, SILENCE, Shell};
 use crate::hooks::Event;
 use crate::options::Limits;
@@ -54,7 +57,7 @@ impl<D: Disk> Shell<D> {
             return self.turn_away(io, conn, connect, &elsewhere);
         }
         if let Some((reason, why)) = self.unacceptable(connect) {
-            return self.refuse_connect(io, conn, connect, reason, why);
+            return self.refuse_connect(io, conn, connect, reason, &why);
         }
         if connect.client_id.is_empty() {
             //= MQTT311-3.1.3-6
@@ -105,30 +108,32 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Why a CONNECT is refused whoever sends it.
-    fn unacceptable(&self, connect: &Connect<'_>) -> Option<(ReasonCode, &'static str)> {
+    fn unacceptable(&self, connect: &Connect<'_>) -> Option<(ReasonCode, Cow<'static, str>)> {
+        let limits = &self.shared.options.limits;
         if self.stopping {
-            return Some((ReasonCode::ServerUnavailable, "the broker stops"));
+            return Some((ReasonCode::ServerUnavailable, "the broker stops".into()));
         }
         if Encoder::for_client(connect).limits.max_packet < LEAST_PACKET {
-            return Some((ReasonCode::PacketTooLarge, "its Maximum Packet Size takes none"));
+            return Some((ReasonCode::PacketTooLarge, "its Maximum Packet Size takes none".into()));
         }
         //= MQTT5-3.1.3-8
-        if connect.client_id.len() > self.shared.options.limits.max_client_id {
-            return Some((
-                ReasonCode::ClientIdentifierNotValid,
-                "its client identifier is too long",
-            ));
+        if connect.client_id.len() > limits.max_client_id {
+            let most = limits.max_client_id;
+            let why = format!("a client identifier has at most {most} bytes: --max-client-id");
+            return Some((ReasonCode::ClientIdentifierNotValid, why.into()));
         }
         let will = connect.will.as_ref()?;
-        if self.unwelcome(will.topic).is_some() {
-            return Some((ReasonCode::TopicNameInvalid, "the topic of its will"));
+        if let Some(denied) = self.unwelcome(will.topic) {
+            let why = format!("the topic of its will: {}", denied.why(limits));
+            return Some((ReasonCode::TopicNameInvalid, why.into()));
         }
         if self.misrepresents(will.properties, will.payload) {
-            return Some((ReasonCode::PayloadFormatInvalid, "its will says UTF-8 and is none"));
+            let why = format!("its will: {}", Denied::NoText.why(limits));
+            return Some((ReasonCode::PayloadFormatInvalid, why.into()));
         }
         //= MQTT5-3.2.2-12
         //= MQTT5-3.2.2-13
-        self.not_offered(will.qos, will.retain)
+        self.not_offered(will.qos, will.retain).map(|(reason, why)| (reason, why.into()))
     }
 
     /// A client identifier that no session has, of this lane.
@@ -255,7 +260,10 @@ impl<D: Disk> Shell<D> {
         }
         let by = io.peer(by).map(|peer| peer.addr.to_string()).unwrap_or_default();
         let why = format!("its client connected again from {by}");
-        self.dismiss(io, old, ReasonCode::SessionTakenOver, &why);
+        // From where is the broker's to know.
+        let properties = reason_string("its client identifier has connected again");
+        let (reason, properties) = (ReasonCode::SessionTakenOver, properties.as_properties());
+        self.dismiss_with(io, old, &Disconnect { reason, properties }, &why);
         true
     }
 

@@ -170,7 +170,7 @@ impl<D: Disk> Shell<D> {
         match self.send_off(io, outgoing) {
             Handed::Over { .. } => true,
             Handed::Later | Handed::Hold => false,
-            Handed::Full | Handed::NoSpace | Handed::Quota => {
+            Handed::Full | Handed::NoSpace | Handed::NoRetained | Handed::LogEnded => {
                 self.counts.refused_quota += 1;
                 false
             }

@@ -16,6 +16,7 @@ use super::link::Phase;
 use super::packet_out::write_packet;
 use super::packets::{Reading, Refused, Step as Reads};
 use super::questions::Question;
+use super::why::reason_string;
 use super::{Flow, Io, SILENCE, Shell};
 use crate::hooks::{Answer, Client, Exchange, Identity, Login, NoAnswer, Refusal, Step};
 
@@ -338,7 +339,9 @@ impl<D: Disk> Shell<D> {
         let Some(link) = self.links.get(conn) else { return Flow::End };
         let client = link.exchanging.as_ref().map(|exchanging| exchanging.client.clone());
         let (encoder, client) = (link.encoder, client.unwrap_or_default());
-        let refused = Refused { encoder, client: &client, reason, properties: Properties::EMPTY };
+        let properties = reason_string(why);
+        let properties = properties.as_properties();
+        let refused = Refused { encoder, client: &client, reason, properties };
         self.counts.fault(reason);
         self.refuse_connect_with(io, conn, &refused, why)
     }

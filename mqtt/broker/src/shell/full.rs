@@ -25,6 +25,10 @@ use crate::options::{Limits, QueueFull};
 use crate::planted;
 use crate::seldom::Seldom;
 
+/// Why a session ends.
+const ENDS_AT_ONCE: &str =
+    "its queue is full: --max-queued-messages, --max-queued-bytes, --queue-full end-session";
+
 /// What finds no room in the log is tried again after this time.
 const HELD_UP_MS: u64 = 50;
 
@@ -263,7 +267,14 @@ impl<D: Disk> Shell<D> {
             {
                 let Load { messages, bytes } = Load::of(known.queue());
                 let client = known.client();
-                tracing::warn!(client, messages, bytes, untold, "a queue is full");
+                tracing::warn!(
+                    client,
+                    messages,
+                    bytes,
+                    untold,
+                    "a queue is full: --max-queued-messages, --max-queued-bytes; --queue-full says \
+                     what happens"
+                );
             }
         } else {
             self.full.flagged.remove(&session);
@@ -300,7 +311,7 @@ impl<D: Disk> Shell<D> {
         over.dedup();
         for session in over {
             let relieved = match self.shared.options.limits.queue_full {
-                QueueFull::EndSession => self.end_full(io, session, "its queue is full"),
+                QueueFull::EndSession => self.end_full(io, session, ENDS_AT_ONCE),
                 QueueFull::DropOldest => self.drop_oldest(io, session),
                 QueueFull::Refuse | QueueFull::DropNewest => true,
             };

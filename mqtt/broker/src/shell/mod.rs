@@ -50,6 +50,7 @@ mod sys_topics;
 #[cfg(test)]
 mod tests;
 mod told;
+mod why;
 mod wire;
 mod writes;
 
@@ -102,6 +103,7 @@ use crate::fetch::FetchSeat;
 use crate::hooks::AskSeat;
 use crate::metrics::Counts;
 use crate::replay::ReplaySeat;
+use crate::seldom::Seldom;
 use crate::shared::Shared;
 use crate::sys::StoreState;
 
@@ -192,6 +194,7 @@ pub(crate) struct Shell<D: Disk> {
     clogged: Clogged,
     throttled: Throttled,
     full: Full,
+    refused_filters_told: Seldom,
     /// Connections that wait for a full queue.
     holding: Holding,
     /// Sessions that are down and whose record of it found no room.
@@ -301,6 +304,7 @@ impl<D: Disk> Shell<D> {
             clogged: Clogged::default(),
             throttled: Throttled::default(),
             full: Full::default(),
+            refused_filters_told: Seldom::default(),
             holding: Holding::default(),
             farewells: Vec::new(),
             pending: BTreeMap::new(),

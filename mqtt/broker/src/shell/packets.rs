@@ -2,7 +2,7 @@
 
 use zzq_codec::{
     Ack, AckKind, AckRun, Answer as LastWord, ConnAck, Connect, DecodeError, Decoder, Disconnect,
-    Encoder, Packet, Publish,
+    Encoder, Fault, Packet, Publish,
 };
 use zzq_lanes::{Close, ConnId};
 use zzq_types::{Properties, ReasonCode};
@@ -10,6 +10,7 @@ use zzq_wal::disk::Disk;
 
 use super::link::Phase;
 use super::packet_out::{write_acks, write_packet};
+use super::why::reason_string;
 use super::{Flow, Io, SILENCE, Shell};
 use crate::hooks::Event;
 use crate::planted;
@@ -187,13 +188,24 @@ impl<D: Disk> Shell<D> {
     fn fault(&mut self, io: &mut Io<'_, D>, conn: ConnId, error: &DecodeError) {
         self.counts.fault(error.reason_code());
         let Some(link) = self.links.get(conn) else { return };
-        tracing::info!(peer = %link.peer, client = %link.client, %error, "connection closed");
+        let why = fault_in_words(error);
+        tracing::info!(peer = %link.peer, client = %link.client, why, "connection closed");
         let mut answer = error.answer();
         //= MQTT5-3.14.0-1
         if link.phase != Phase::Up && matches!(answer, LastWord::Disconnect(_)) {
             answer = LastWord::Close;
         }
-        write_packet(io, &mut self.counts, conn, |output| answer.encode(output));
+        let encoder = link.encoder;
+        write_packet(io, &mut self.counts, conn, |output| match answer {
+            LastWord::Disconnect(reason) => {
+                let properties = reason_string(&why);
+                let properties = properties.as_properties();
+                // An encoder that refuses has appended nothing.
+                let _unsayable = encoder.disconnect(&Disconnect { reason, properties }, output);
+            }
+            // Of a CONNECT that is not understood, nobody knows what its client takes.
+            LastWord::ConnAck(..) | LastWord::Close => answer.encode(output),
+        });
         let reason = match answer {
             LastWord::Disconnect(reason) => Some(reason),
             LastWord::Close | LastWord::ConnAck(..) => None,
@@ -209,14 +221,15 @@ impl<D: Disk> Shell<D> {
         io: &mut Io<'_, D>,
         conn: ConnId,
         reason: ReasonCode,
-        why: &'static str,
+        why: &str,
     ) -> Flow {
         self.counts.fault(reason);
         self.dismiss(io, conn, reason, why);
         Flow::End
     }
 
-    /// Ends a connection with a last word, where its version has one; the session goes down.
+    /// Ends a connection with a last word, where its version has one, and tells its client why; the
+    /// session goes down.
     //= MQTT5-3.14.4-2
     pub(super) fn dismiss(
         &mut self,
@@ -225,10 +238,12 @@ impl<D: Disk> Shell<D> {
         reason: ReasonCode,
         why: &str,
     ) {
-        self.dismiss_with(io, conn, &Disconnect::with_reason(reason), why);
+        let properties = reason_string(why);
+        let disconnect = Disconnect { reason, properties: properties.as_properties() };
+        self.dismiss_with(io, conn, &disconnect, why);
     }
 
-    /// [`Shell::dismiss`] with more to say than a reason, if that fits.
+    /// [`Shell::dismiss`] in words of its own, as far as they fit; `why` is not for the client.
     pub(super) fn dismiss_with(
         &mut self,
         io: &mut Io<'_, D>,
@@ -249,14 +264,14 @@ impl<D: Disk> Shell<D> {
                     return;
                 }
                 let written = encoder.disconnect(&Disconnect::with_reason(reason), output);
-                assert!(written.is_ok(), "a DISCONNECT of four bytes always fits: {written:?}");
+                assert!(written.is_ok(), "a DISCONNECT of three bytes always fits: {written:?}");
             });
         }
         self.lost(io, conn, Some(reason), why);
         io.close(conn, Close::AfterFlush);
     }
 
-    /// Refuses a CONNECT.
+    /// Refuses a CONNECT; `why` is not for the client.
     //= MQTT311-3.1.4-5
     //= MQTT311-3.2.2-4
     //= MQTT311-3.2.2-5
@@ -292,7 +307,7 @@ impl<D: Disk> Shell<D> {
         Flow::End
     }
 
-    /// Refuses a CONNECT and has nothing to add.
+    /// Refuses a CONNECT and tells its client why.
     pub(super) fn refuse_connect(
         &mut self,
         io: &mut Io<'_, D>,
@@ -302,7 +317,8 @@ impl<D: Disk> Shell<D> {
         why: &str,
     ) -> Flow {
         let (encoder, client) = (Encoder::for_client(connect), connect.client_id);
-        let refused = Refused { encoder, client, reason, properties: Properties::EMPTY };
+        let properties = reason_string(why);
+        let refused = Refused { encoder, client, reason, properties: properties.as_properties() };
         self.refuse_connect_with(io, conn, &refused, why)
     }
 
@@ -319,7 +335,10 @@ impl<D: Disk> Shell<D> {
             }
             Phase::New | Phase::Authenticating => {
                 self.counts.silent_connects += 1;
-                tracing::info!(peer = %link.peer, "connection closed: no CONNECT or AUTH in time");
+                tracing::info!(
+                    peer = %link.peer,
+                    "connection closed: no CONNECT or AUTH in time (--connect-timeout)"
+                );
                 io.close(conn, Close::Now);
             }
             Phase::Opening | Phase::Up if link.silence_ms > 0 => {
@@ -329,7 +348,8 @@ impl<D: Disk> Shell<D> {
                     io.set_timer(conn, SILENCE, next);
                 } else {
                     self.counts.silent_clients += 1;
-                    self.dismiss(io, conn, ReasonCode::KeepAliveTimeout, "keep alive timeout");
+                    let why = "nothing was heard for one and a half times the keep alive";
+                    self.dismiss(io, conn, ReasonCode::KeepAliveTimeout, why);
                 }
             }
             Phase::Opening | Phase::Up | Phase::Leaving => {}
@@ -357,6 +377,14 @@ impl<D: Disk> Shell<D> {
     ) {
         let Some(link) = self.links.up_mut(conn) else { return };
         write_acks(io, &mut self.counts, conn, link.encoder, kind, acks);
+    }
+}
+
+/// What is wrong with bytes, and the setting behind it.
+fn fault_in_words(error: &DecodeError) -> String {
+    match error.fault() {
+        Fault::TooLarge { .. } => format!("{error}: --max-packet-size"),
+        Fault::Malformed(_) | Fault::Violation(_) | Fault::Refused(_) => error.to_string(),
     }
 }
 

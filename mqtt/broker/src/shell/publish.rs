@@ -13,6 +13,7 @@ use super::answers::Answer;
 use super::journal::How;
 use super::live::Made;
 use super::questions::Publishable;
+use super::why::Denied;
 use super::{Flow, Io, Shell};
 use crate::hooks::{NoAnswer, Permit, Publishing};
 use crate::options::{Limits, LogPolicy, QueueFull};
@@ -51,8 +52,10 @@ pub(super) enum Handed {
     Full,
     /// The disk is: nothing was done.
     NoSpace,
-    /// The broker takes nothing more.
-    Quota,
+    /// No more is retained: nothing was done.
+    NoRetained,
+    /// The log takes nothing more, or not this.
+    LogEnded,
 }
 
 impl<D: Disk> Shell<D> {
@@ -99,13 +102,13 @@ impl<D: Disk> Shell<D> {
             (Some(name), None) => name,
             (Some(name), Some(alias)) => match link.aliases.define(alias.get(), name) {
                 Ok(()) => name,
-                Err(reason) => return self.refuse(io, conn, reason, "topic alias"),
+                Err(reason) => return self.refuse_alias(io, conn, reason),
             },
             (None, alias) => {
                 topic.clear();
                 match link.aliases.resolve(alias.map_or(0, core::num::NonZero::get)) {
                     Ok(text) => topic.push_str(text),
-                    Err(reason) => return self.refuse(io, conn, reason, "topic alias"),
+                    Err(reason) => return self.refuse_alias(io, conn, reason),
                 }
                 let Ok(name) = TopicName::new(topic) else { return Flow::End };
                 name
@@ -134,13 +137,13 @@ impl<D: Disk> Shell<D> {
         if let Some(flow) = self.count_inbound(io, conn, publish.delivery) {
             return flow;
         }
-        if let Some(reason) = self.unwelcome(name) {
+        if let Some(denied) = self.unwelcome(name) {
             self.counts.refused_topics += 1;
-            return self.turn_down(io, conn, publish.delivery, reason);
+            return self.turn_down(io, conn, publish.delivery, denied);
         }
         if self.misrepresents(publish.properties, publish.payload) {
             self.counts.refused_payloads += 1;
-            return self.turn_down(io, conn, publish.delivery, ReasonCode::PayloadFormatInvalid);
+            return self.turn_down(io, conn, publish.delivery, Denied::NoText);
         }
         if let Some(flow) = self.not_permitted(io, conn, publish, name) {
             return flow;
@@ -196,11 +199,13 @@ impl<D: Disk> Shell<D> {
                 self.uncount_inbound(conn, delivery);
                 Flow::Hold
             }
-            Handed::Full | Handed::NoSpace | Handed::Quota => {
-                self.counts.refused_quota += 1;
-                self.counts.refused_space += u64::from(handed == Handed::NoSpace);
-                self.turn_down(io, conn, delivery, ReasonCode::QuotaExceeded)
+            Handed::Full => self.over_quota(io, conn, delivery, Denied::QueueFull),
+            Handed::NoSpace => {
+                self.counts.refused_space += 1;
+                self.over_quota(io, conn, delivery, Denied::DiskFull)
             }
+            Handed::NoRetained => self.over_quota(io, conn, delivery, Denied::RetainedFull),
+            Handed::LogEnded => self.over_quota(io, conn, delivery, Denied::LogEnded),
         }
     }
 
@@ -214,20 +219,30 @@ impl<D: Disk> Shell<D> {
     ) -> Option<Flow> {
         let (qos, retain) = (publish.delivery.qos(), publish.retain);
         let publishing = Publishing { topic: name.as_str(), qos, retain, is_will: false };
-        let reason = match self.may_publish(io, conn, &publishing) {
+        let denied = match self.may_publish(io, conn, &publishing) {
             Some(Ok(Permit::Allow)) => return None,
-            Some(Ok(Permit::Deny)) => ReasonCode::NotAuthorized,
+            Some(Ok(Permit::Deny)) => Denied::NotPermitted,
             Some(Ok(Permit::Disconnect)) => {
                 let why = "it may not publish this";
                 return Some(self.refuse(io, conn, ReasonCode::NotAuthorized, why));
             }
-            Some(Err(NoAnswer)) => ReasonCode::UnspecifiedError,
+            Some(Err(NoAnswer)) => Denied::Unanswered,
             None => {
                 self.uncount_inbound(conn, publish.delivery);
                 return Some(self.await_answer(io, conn));
             }
         };
-        Some(self.turn_down(io, conn, publish.delivery, reason))
+        Some(self.turn_down(io, conn, publish.delivery, denied))
+    }
+
+    /// Ends a connection for an alias that it may not use, or has not defined.
+    fn refuse_alias(&mut self, io: &mut Io<'_, D>, conn: ConnId, reason: ReasonCode) -> Flow {
+        if reason == ReasonCode::TopicAliasInvalid {
+            let most = self.shared.options.limits.topic_alias_maximum;
+            let why = format!("topic aliases are at most {most}: --max-topic-aliases");
+            return self.refuse(io, conn, reason, &why);
+        }
+        self.refuse(io, conn, reason, "a topic alias that it has not defined")
     }
 
     /// Counts a message that will be acknowledged; ends a connection that has too many.
@@ -244,7 +259,9 @@ impl<D: Disk> Shell<D> {
         }
         if link.inbound >= link.inbound_most {
             let reason = ReasonCode::ReceiveMaximumExceeded;
-            return Some(self.refuse(io, conn, reason, "more under way than Receive Maximum"));
+            let most = link.inbound_most;
+            let why = format!("more than {most} publishes under way: --receive-maximum");
+            return Some(self.refuse(io, conn, reason, &why));
         }
         link.inbound += 1;
         None
@@ -259,15 +276,18 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Why nobody may publish under this name.
-    pub(super) fn unwelcome(&self, name: TopicName<'_>) -> Option<ReasonCode> {
+    pub(super) fn unwelcome(&self, name: TopicName<'_>) -> Option<Denied> {
         if name.as_str().starts_with("$SYS/") {
-            return Some(ReasonCode::NotAuthorized);
+            return Some(Denied::OwnTopic);
         }
         let Limits { max_topic_levels, max_topic_length, .. } = self.shared.options.limits;
         // A short name has few levels: most are not counted.
         let len = name.as_str().len();
         let deep = len >= max_topic_levels && name.levels().count() > max_topic_levels;
-        (deep || len > max_topic_length).then_some(ReasonCode::TopicNameInvalid)
+        if deep {
+            return Some(Denied::TopicLevels);
+        }
+        (len > max_topic_length).then_some(Denied::TopicLength)
     }
 
     /// Whether a payload says that it is UTF-8, which is checked, and is not.
@@ -299,27 +319,36 @@ impl<D: Disk> Shell<D> {
         io: &mut Io<'_, D>,
         conn: ConnId,
         delivery: Delivery,
-        reason: ReasonCode,
+        denied: Denied,
     ) -> Flow {
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let v5 = link.encoder.version.is_v5();
         let keeps_silent = !v5 && delivery != Delivery::AtMostOnce;
-        if keeps_silent && reason == ReasonCode::QuotaExceeded {
-            return self.refuse(io, conn, reason, "the log or the retained store takes no more");
+        let reason = denied.code();
+        if keeps_silent
+            && matches!(reason, ReasonCode::QuotaExceeded | ReasonCode::UnspecifiedError)
+        {
+            let why = denied.why(&self.shared.options.limits);
+            return self.refuse(io, conn, reason, &why);
         }
-        if keeps_silent && reason == ReasonCode::UnspecifiedError {
-            return self.refuse(io, conn, reason, "nobody says whether it may publish this");
-        }
-        match delivery {
-            Delivery::AtMostOnce => {}
-            Delivery::AtLeastOnce(id) => {
-                self.answer(io, Answer::Ack { conn, kind: AckKind::PubAck, id, reason });
-            }
-            Delivery::ExactlyOnce(id) => {
-                self.answer(io, Answer::Ack { conn, kind: AckKind::PubRec, id, reason });
-            }
-        }
+        let (kind, id) = match delivery {
+            Delivery::AtMostOnce => return Flow::Next,
+            Delivery::AtLeastOnce(id) => (AckKind::PubAck, id),
+            Delivery::ExactlyOnce(id) => (AckKind::PubRec, id),
+        };
+        self.answer(io, Answer::Denied { conn, kind, id, denied });
         Flow::Next
+    }
+
+    fn over_quota(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        delivery: Delivery,
+        denied: Denied,
+    ) -> Flow {
+        self.counts.refused_quota += 1;
+        self.turn_down(io, conn, delivery, denied)
     }
 
     //= MQTT311-4.3.2-2
@@ -425,7 +454,7 @@ impl<D: Disk> Shell<D> {
         }
         if record.retain && record.will_of.is_none() && !self.has_retained_room(record) {
             self.counts.refused_retained += 1;
-            return Handed::Quota;
+            return Handed::NoRetained;
         }
         let directly = self.goes_directly(record);
         if !logged {
@@ -462,7 +491,7 @@ impl<D: Disk> Shell<D> {
                 zzq_wal::StageError::ReadOnly
                 | zzq_wal::StageError::Ended
                 | zzq_wal::StageError::TooLong(_),
-            ) => Handed::Quota,
+            ) => Handed::LogEnded,
         }
     }
 

@@ -16,6 +16,7 @@ use super::journal::How;
 use super::link::Outbound;
 use super::packet_out::write_acks;
 use super::ranges::Ranges;
+use super::why::{UNKNOWN, UNKNOWN_PROPERTY};
 use super::{Flow, Io, Shell};
 use crate::planted::{self, Bug};
 
@@ -120,7 +121,7 @@ impl<D: Disk> Shell<D> {
             // Its Publish is in the log and not applied yet, this record would be: it waits.
             return self.park(io, conn);
         }
-        let reason = if self.is_open(session, id) {
+        let answer = if self.is_open(session, id) {
             let record = Record::Release(Release { session, id });
             let how = How { waits: true, lanes: self.bit(), frees: true };
             if !self.put(io, &record, logged, how) {
@@ -129,11 +130,11 @@ impl<D: Disk> Shell<D> {
             if self.journal.is_log() && logged {
                 self.overlay.released(session, id, self.journal.handed());
             }
-            ReasonCode::Success
+            Answer::Ack { conn, kind: AckKind::PubComp, id, reason: ReasonCode::Success }
         } else {
-            ReasonCode::PacketIdentifierNotFound
+            Answer::Unknown { conn, id }
         };
-        self.answer(io, Answer::Ack { conn, kind: AckKind::PubComp, id, reason });
+        self.answer(io, answer);
         Flow::Next
     }
 
@@ -143,9 +144,15 @@ impl<D: Disk> Shell<D> {
         let Some(session) = link.session else { return Flow::End };
         link.inbound = link.inbound.saturating_sub(u32::try_from(rels.len()).unwrap_or(u32::MAX));
         let encoder = link.encoder;
-        let released = self.state.release_run(session, rels.ids()).map(|(id, was_open)| {
-            let unknown = ReasonCode::PacketIdentifierNotFound;
-            Ack::with_reason(id, if was_open { ReasonCode::Success } else { unknown })
+        // The first of them is told why, which is enough for all.
+        let mut text = UNKNOWN_PROPERTY;
+        let released = self.state.release_run(session, rels.ids()).map(|(packet_id, was_open)| {
+            if was_open {
+                return Ack::success(packet_id);
+            }
+            let (reason, properties) =
+                (ReasonCode::PacketIdentifierNotFound, std::mem::take(&mut text));
+            Ack { packet_id, reason, properties }
         });
         write_acks(io, &mut self.counts, conn, encoder, AckKind::PubComp, released);
         Flow::Next
@@ -166,7 +173,7 @@ impl<D: Disk> Shell<D> {
         }
         // Without its reason, in MQTT 3, it completes the handshake of a lost PUBCOMP.
         let ack = Ack::with_reason(id, ReasonCode::PacketIdentifierNotFound);
-        self.write_ack(io, conn, AckKind::PubRel, ack);
+        self.write_refusal(io, conn, AckKind::PubRel, ack, UNKNOWN);
     }
 
     /// The client has a message for good.

@@ -1,6 +1,8 @@
 //! SUBSCRIBE and UNSUBSCRIBE: each filter has its own outcome, all of them one record, and the
 //! answer leaves when no lane misses the change.
 
+use std::borrow::Cow;
+
 use zzq_codec::{ReasonCodes, SubAck, Subscribe, Subscription, UnsubAck, Unsubscribe};
 use zzq_engine::record::{
     Connect as ConnectRecord, Subscribe as SubscribeRecord, SubscribeItem, SubscribeItemsBuf,
@@ -10,8 +12,8 @@ use zzq_engine::session::{JUMP, Replay};
 use zzq_engine::{QueueNumber, Record, SessionFlags, SessionNumber, SubNumber, Subscriber};
 use zzq_lanes::ConnId;
 use zzq_types::{
-    Filter, Lsn, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
-    RetainHandling, SubscriptionId,
+    Filter, Lsn, Properties, Property, ProtocolVersion, QoS, ReasonCode, RetainHandling,
+    SubscriptionId,
 };
 use zzq_wal::disk::Disk;
 
@@ -22,6 +24,7 @@ use super::packet_out::write_packet;
 use super::replay::{Starts, begin};
 use super::retained::Wish;
 use super::rights::Permits;
+use super::why::{Texts, reason_string};
 use super::{Flow, Io, Shell};
 use crate::hooks::{Event, Permit};
 use crate::planted::{self, Bug};
@@ -43,13 +46,13 @@ struct Granted<'a> {
 /// Why a filter is not granted.
 struct Refusal {
     code: ReasonCode,
-    /// What to change, if the code alone does not say it.
-    reason: Option<String>,
+    /// What to change; empty where the code says it all.
+    why: Cow<'static, str>,
 }
 
-impl From<ReasonCode> for Refusal {
-    fn from(code: ReasonCode) -> Self {
-        Self { code, reason: None }
+impl Refusal {
+    fn new(code: ReasonCode, why: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, why: why.into() }
     }
 }
 
@@ -94,7 +97,7 @@ impl<D: Disk> Shell<D> {
         let mut granted: Vec<Granted<'_>> = Vec::new();
         let mut next = self.next_sub_number(session);
         let from = replay_from(subscribe.properties);
-        let mut reasons = Vec::new();
+        let mut texts = Texts::default();
         for (at, mut entry) in subscribe.subscriptions.into_iter().enumerate() {
             if is_bridge {
                 bridged(&mut entry);
@@ -102,24 +105,25 @@ impl<D: Disk> Shell<D> {
             let asked = permitted(permits.of(at)).and_then(|()| self.asked_replay(entry, from));
             let one = asked.and_then(|asked| {
                 let one = self.grant(session, entry, &granted, &mut next)?;
-                Ok(self.with_replay(session, one, asked, &mut reasons))
+                Ok(self.with_replay(session, one, asked, &mut texts))
             });
             match one {
                 Ok(one) => {
                     codes.push(granted_code(one.entry.options.qos));
                     granted.push(one);
                 }
-                Err(Refusal { code, reason }) => {
-                    self.counts.filter_refused(code);
+                Err(Refusal { code, why }) => {
+                    self.tell_refused(conn, code, &why);
                     codes.push(refusal(version, code));
-                    reasons.extend(reason);
+                    texts.add(why);
                 }
             }
         }
         //= MQTT311-3.9.3-2
         if version == ProtocolVersion::V31 && codes.iter().any(|code| code.is_failure()) {
             // MQTT 3.1 has no way to refuse a filter.
-            return self.refuse(io, conn, ReasonCode::TopicFilterInvalid, "a filter is refused");
+            let why = format!("a filter is refused: {}", texts.joined());
+            return self.refuse(io, conn, ReasonCode::TopicFilterInvalid, &why);
         }
         let logged = logged || self.is_to_be_held(&granted);
         if logged && !self.hold_in_log(io, session) {
@@ -130,7 +134,7 @@ impl<D: Disk> Shell<D> {
         }
         let mut wishes = self.take_subscriptions(session, &granted, id);
         let taken = self.taken(session, &granted, id);
-        let packet = self.sub_ack(conn, subscribe, &codes, &reasons.join("; "));
+        let packet = self.sub_ack(conn, subscribe, &codes, &texts.joined());
         if granted.is_empty() {
             write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&packet));
             return Flow::Next;
@@ -149,6 +153,16 @@ impl<D: Disk> Shell<D> {
         let then = Then::Acknowledge { conn, session, packet, wishes, starts };
         self.begin_change(io, |change| Note::Subscribed { change, taken: taken.clone() }, then);
         Flow::Next
+    }
+
+    /// Counts a filter that is refused; the log has a line of one a second.
+    fn tell_refused(&mut self, conn: ConnId, code: ReasonCode, why: &str) {
+        self.counts.filter_refused(code);
+        let Some(link) = self.links.get(conn) else { return };
+        if let Some(untold) = self.refused_filters_told.tell(self.now_ms) {
+            let (peer, client) = (link.peer, &link.client);
+            tracing::info!(%peer, %client, reason = %code, why, untold, "a filter is refused");
+        }
     }
 
     /// Whether a session joins a group whose messages outlive their members: what is picked for it
@@ -241,24 +255,12 @@ impl<D: Disk> Shell<D> {
         mut entry: Subscription<'a>,
         before: &[Granted<'a>],
         next: &mut u32,
-    ) -> Result<Granted<'a>, ReasonCode> {
+    ) -> Result<Granted<'a>, Refusal> {
         let limits = &self.shared.options.limits;
-        let filter = entry.filter.map_err(|_| ReasonCode::TopicFilterInvalid)?;
-        let plain = filter.topic_filter();
-        if plain.levels().count() > limits.max_topic_levels
-            || plain.as_str().len() > limits.max_topic_length
-        {
-            return Err(ReasonCode::TopicFilterInvalid);
-        }
-        //= MQTT311-3.8.3-2
-        if !limits.wildcards && plain.has_wildcard() {
-            return Err(ReasonCode::WildcardSubscriptionsNotSupported);
-        }
-        if !limits.shared_subscriptions && filter.group().is_some() {
-            return Err(ReasonCode::SharedSubscriptionsNotSupported);
-        }
+        let filter = self.offered(entry)?;
         entry.options.qos = entry.options.qos.min(limits.max_qos);
-        let known = self.state.session(session).ok_or(ReasonCode::UnspecifiedError)?;
+        let unknown = || Refusal::new(ReasonCode::UnspecifiedError, "");
+        let known = self.state.session(session).ok_or_else(unknown)?;
         let text = entry.text;
         let in_state = known.subscriptions().get(text).map(|sub| sub.number);
         let in_packet = before.iter().find(|one| one.text == text).map(|one| one.number);
@@ -270,11 +272,41 @@ impl<D: Disk> Shell<D> {
             return Ok(Granted { text, filter, number, entry, is_new: false, replay: None });
         }
         if known.subscriptions().len() + before.len() >= limits.max_subscriptions {
-            return Err(ReasonCode::QuotaExceeded);
+            let most = limits.max_subscriptions;
+            let why = format!("a session has at most {most} filters: --max-subscriptions");
+            return Err(Refusal::new(ReasonCode::QuotaExceeded, why));
         }
         let number = SubNumber::new(*next);
         *next += 1;
         Ok(Granted { text, filter, number, entry, is_new: true, replay: None })
+    }
+
+    /// The filter of an entry, if this broker offers such filters to anybody.
+    fn offered<'a>(&self, entry: Subscription<'a>) -> Result<Filter<'a>, Refusal> {
+        let limits = &self.shared.options.limits;
+        let invalid = ReasonCode::TopicFilterInvalid;
+        let filter = entry.filter.map_err(|error| Refusal::new(invalid, error.to_string()))?;
+        let plain = filter.topic_filter();
+        if plain.levels().count() > limits.max_topic_levels {
+            let most = limits.max_topic_levels;
+            let why = format!("a filter has at most {most} levels: --max-topic-levels");
+            return Err(Refusal::new(invalid, why));
+        }
+        if plain.as_str().len() > limits.max_topic_length {
+            let most = limits.max_topic_length;
+            let why = format!("a filter has at most {most} bytes: --max-topic-length");
+            return Err(Refusal::new(invalid, why));
+        }
+        //= MQTT311-3.8.3-2
+        if !limits.wildcards && plain.has_wildcard() {
+            let code = ReasonCode::WildcardSubscriptionsNotSupported;
+            return Err(Refusal::new(code, "no filters with wildcards: --no-wildcards"));
+        }
+        if !limits.shared_subscriptions && filter.group().is_some() {
+            let code = ReasonCode::SharedSubscriptionsNotSupported;
+            return Err(Refusal::new(code, "no shared subscriptions: --no-shared"));
+        }
+        Ok(filter)
     }
 
     /// Where a subscription starts, if that is in the past, and what its client is to be told.
@@ -283,22 +315,23 @@ impl<D: Disk> Shell<D> {
         entry: Subscription<'_>,
         from: Option<&str>,
     ) -> Result<Option<(Replay, Option<String>)>, Refusal> {
-        let refuse = |code, reason: &str| Err(Refusal { code, reason: Some(reason.to_owned()) });
         let unable = ReasonCode::ImplementationSpecificError;
+        let refuse = |why| Err(Refusal::new(unable, why));
         let asked = match replay::ask::ask(entry.text, from) {
             Ok(None) => return Ok(None),
             Ok(Some(asked)) => asked,
-            Err(error) => return refuse(ReasonCode::TopicFilterInvalid, &error.to_string()),
+            Err(error) => {
+                return Err(Refusal::new(ReasonCode::TopicFilterInvalid, error.to_string()));
+            }
         };
         if !self.journal.is_log() {
-            let why = "without a log there is no past: the broker needs --data-dir";
-            return refuse(unable, why);
+            return refuse("without a log there is no past: the broker needs --data-dir");
         }
         if matches!(entry.filter, Ok(Filter::Shared { .. })) {
-            return refuse(unable, "a shared subscription cannot start in the past");
+            return refuse("a shared subscription cannot start in the past");
         }
         if entry.options.no_local {
-            return refuse(unable, "No Local cannot be had with a start in the past");
+            return refuse("No Local cannot be had with a start in the past");
         }
         let mut begins = begin(&asked, self.now_ms);
         let mut said = None;
@@ -324,14 +357,14 @@ impl<D: Disk> Shell<D> {
         session: SessionNumber,
         one: Granted<'a>,
         asked: Option<(Replay, Option<String>)>,
-        reasons: &mut Vec<String>,
+        texts: &mut Texts,
     ) -> Granted<'a> {
         let Some((begins, said)) = asked else { return one };
         let anew = one.entry.options.retain_handling == RetainHandling::Always;
         if !anew && !one.is_new && self.replay_of(session, Some(one.number)).is_some() {
             return Granted { replay: Some(Replay::GO_ON), ..one };
         }
-        reasons.extend(said);
+        texts.add(said.unwrap_or_default().into());
         Granted { replay: Some(begins), ..one }
     }
 
@@ -472,27 +505,16 @@ impl<D: Disk> Shell<D> {
         conn: ConnId,
         subscribe: &Subscribe<'_>,
         codes: &[ReasonCode],
-        reason: &str,
+        why: &str,
     ) -> Vec<u8> {
         let mut packet = Vec::new();
         let Some(link) = self.links.get(conn) else { return packet };
-        let mut properties = PropertiesBuf::new();
-        let said = link.is_v5()
-            && !reason.is_empty()
-            && properties.push(Property::ReasonString(reason)).is_ok();
-        // It may be too long for the client, which gets the codes then.
-        let blocks = [said.then(|| properties.as_properties()), Some(Properties::EMPTY)];
-        for properties in blocks.into_iter().flatten() {
-            let (packet_id, codes) = (subscribe.packet_id, ReasonCodes::new(codes));
-            let written =
-                link.encoder.sub_ack(&SubAck { packet_id, properties, codes }, &mut packet);
-            match written {
-                Ok(()) => break,
-                Err(error) if properties.is_empty() => {
-                    tracing::warn!(client = %link.client, %error, "SUBACK cannot be sent");
-                }
-                Err(_) => packet.clear(),
-            }
+        let properties = reason_string(why);
+        let properties = properties.as_properties();
+        let (packet_id, codes) = (subscribe.packet_id, ReasonCodes::new(codes));
+        let ack = SubAck { packet_id, properties, codes };
+        if let Err(error) = link.encoder.sub_ack(&ack, &mut packet) {
+            tracing::warn!(client = %link.client, %error, "SUBACK cannot be sent");
         }
         packet
     }
@@ -520,7 +542,7 @@ impl<D: Disk> Shell<D> {
         let (version, encoder) = (link.encoder.version, link.encoder);
         let mut filters = std::mem::take(&mut self.filters);
         filters.clear();
-        let mut codes = Vec::new();
+        let (mut codes, mut texts) = (Vec::new(), Texts::default());
         let mut removed: Vec<(&str, Filter<'_>)> = Vec::new();
         for (text, filter) in unsubscribe.filters {
             let in_state = self
@@ -535,7 +557,10 @@ impl<D: Disk> Shell<D> {
                     codes.push(ReasonCode::Success);
                 }
                 Ok(_) => codes.push(ReasonCode::NoSubscriptionExisted),
-                Err(_) => codes.push(ReasonCode::TopicFilterInvalid),
+                Err(error) => {
+                    codes.push(ReasonCode::TopicFilterInvalid);
+                    texts.add(error.to_string().into());
+                }
             }
         }
         let record = UnsubscribeRecord { session, filters: filters.as_list() };
@@ -554,9 +579,10 @@ impl<D: Disk> Shell<D> {
         }
         let mut packet = Vec::new();
         let codes = if version.is_v5() { &codes[..] } else { &[] };
+        let said = reason_string(&texts.joined());
         let ack = UnsubAck {
             packet_id: unsubscribe.packet_id,
-            properties: Properties::EMPTY,
+            properties: said.as_properties(),
             codes: ReasonCodes::new(codes),
         };
         if let Err(error) = encoder.unsub_ack(&ack, &mut packet) {
@@ -591,8 +617,11 @@ fn bridged(entry: &mut Subscription<'_>) {
 fn permitted(permit: Option<Permit>) -> Result<(), Refusal> {
     match permit {
         Some(Permit::Allow) => Ok(()),
-        Some(Permit::Deny | Permit::Disconnect) => Err(ReasonCode::NotAuthorized.into()),
-        None => Err(ReasonCode::UnspecifiedError.into()),
+        Some(Permit::Deny | Permit::Disconnect) => Err(Refusal::new(ReasonCode::NotAuthorized, "")),
+        None => {
+            let why = "nobody says whether it may be had";
+            Err(Refusal::new(ReasonCode::UnspecifiedError, why))
+        }
     }
 }
 

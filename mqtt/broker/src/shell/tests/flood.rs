@@ -33,3 +33,28 @@ fn a_flood_while_the_disk_stands_still_is_acknowledged_afterwards() {
         }
     }
 }
+
+#[test]
+fn answers_that_are_not_read_carry_no_reasons() {
+    const ALL: u16 = 1000;
+    let mut world = Setup::new(ProtocolVersion::V5).start();
+    let mut client = world.guest("a");
+    client.got();
+    let before = client.traffic.bytes_in;
+    client.takes(0);
+    client.gather();
+    for id in 1..=ALL {
+        client.publish(Line::new("$SYS/a", "", AtLeastOnce, id));
+    }
+    client.flush();
+    world.settle();
+    client.takes(usize::MAX);
+    world.settle();
+    let got = client.got();
+    assert_eq!(got.len(), usize::from(ALL));
+    assert!(got.iter().all(|answer| answer.ends_with(" failed")), "{got:?}");
+    // Six bytes at most without them; the first have them.
+    let bytes = client.traffic.bytes_in - before;
+    let short = 6 * u64::from(ALL);
+    assert!((short + 10_000..short + (20 << 10)).contains(&bytes), "{bytes} bytes");
+}
