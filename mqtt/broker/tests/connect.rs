@@ -108,6 +108,7 @@ fn the_old_version_needs_a_client_id() {
 
 #[test]
 fn client_ids_that_are_no_text_are_refused() {
+    //= MQTT5-3.1.3-4, MQTT311-3.1.3-4
     //= B01, B03, MQTT311-1.5.3-1, MQTT311-1.5.3-2, MQTT5-1.5.4-1, MQTT5-1.5.4-2
     in_both_modes(|broker| {
         closes(broker, "10 0F 00 04 4D 51 54 54 04 02 00 3C 00 03 61 00 62");
@@ -122,6 +123,7 @@ fn client_ids_that_are_no_text_are_refused() {
 
 #[test]
 fn an_empty_client_id_needs_a_clean_session() {
+    //= MQTT311-3.1.3-7
     //= B04, MQTT311-3.1.3-8, MQTT311-3.1.3-9, MQTT311-3.2.2-4, MQTT311-3.2.2-5
     in_both_modes(|broker| {
         let mut client = Client::open(broker, V4);
@@ -143,6 +145,7 @@ fn an_empty_user_name_is_a_user_name() {
 
 #[test]
 fn a_user_name_that_is_announced_and_missing_is_refused() {
+    //= MQTT5-3.1.2-17, MQTT311-3.1.2-19
     //= B06, MQTT311-3.1.4-1, MQTT5-3.1.4-1
     in_both_modes(|broker| {
         closes(broker, "10 0D 00 04 4D 51 54 54 04 82 00 3C 00 01 61");
@@ -152,6 +155,7 @@ fn a_user_name_that_is_announced_and_missing_is_refused() {
 
 #[test]
 fn a_password_needs_a_user_name_before_version_5() {
+    //= MQTT311-3.1.2-22
     //= MQTT311-3.1.4-1
     in_both_modes(|broker| {
         closes(broker, "10 10 00 04 4D 51 54 54 04 42 00 3C 00 01 61 00 01 70");
@@ -218,6 +222,7 @@ fn a_second_connect_is_a_protocol_error() {
 
 #[test]
 fn nothing_but_connect_may_come_first() {
+    //= MQTT5-3.1.0-1, MQTT311-3.1.0-1
     //= MQTT5-3.14.0-1
     in_both_modes(|broker| {
         for first in [
@@ -277,6 +282,8 @@ fn flags_in_the_fixed_header_of_connect_are_checked() {
 
 #[test]
 fn will_flags_without_a_will_are_refused() {
+    //= MQTT311-3.1.2-15
+    //= MQTT5-3.1.2-11, MQTT5-3.1.2-13, MQTT311-3.1.2-11, MQTT311-3.1.2-13
     in_both_modes(|broker| {
         for flags in ["0A", "12", "22", "3A"] {
             closes(broker, &format!("10 0D 00 04 4D 51 54 54 04 {flags} 00 3C 00 01 61"));
@@ -288,6 +295,7 @@ fn will_flags_without_a_will_are_refused() {
 
 #[test]
 fn a_will_of_qos_3_is_refused() {
+    //= MQTT5-3.1.2-12, MQTT311-3.1.2-14
     in_both_modes(|broker| {
         closes(broker, "10 13 00 04 4D 51 54 54 04 1E 00 3C 00 01 61 00 01 74 00 01 77");
         refuses(broker, V5, "10 15 00 04 4D 51 54 54 05 1E 00 3C 00 00 01 61 00 00 01 74 00 01 77");
@@ -584,6 +592,7 @@ fn pingreq_is_answered() {
 
 #[test]
 fn disconnect_ends_the_connection_and_what_follows_is_not_read() {
+    //= MQTT311-3.14.4-1, MQTT311-3.14.4-2
     //= MQTT5-3.14.4-2
     in_both_modes(|broker| {
         let mut watcher = Client::connect(broker, V5, "watcher");

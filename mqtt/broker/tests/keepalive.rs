@@ -38,12 +38,14 @@ fn closes_when_silent(version: Version) {
 
 #[test]
 fn a_silent_client_is_closed_after_one_and_a_half_times_its_keep_alive() {
+    //= MQTT311-3.1.2-23
     //= B41, MQTT5-3.1.2-22, MQTT311-3.1.2-24, MQTT5-3.2.2-22
     closes_when_silent(V4);
 }
 
 #[test]
 fn a_silent_client_of_version_5_is_closed_as_well() {
+    //= MQTT5-3.1.2-20
     //= B41, MQTT5-3.1.2-22, MQTT5-3.2.2-22
     closes_when_silent(V5);
 }
@@ -102,6 +104,7 @@ fn deliveries_do_not_keep_a_client_alive() {
 
 #[test]
 fn a_keep_alive_of_the_server_is_told_and_holds() {
+    //= MQTT5-3.1.2-21
     //= MQTT5-3.2.2-21, MQTT5-3.2.2-22
     let broker = Broker::start(false, &["--max-keep-alive", "1"]);
     for asked in [0, 600] {

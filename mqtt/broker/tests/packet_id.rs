@@ -9,6 +9,7 @@ use support::{Client, Connect, Publish, Version, ends, in_both_modes};
 
 #[test]
 fn zero_is_no_identifier() {
+    //= MQTT5-2.2.1-3
     //= MQTT311-2.3.1-1, MQTT5-4.13.1-1
     in_both_modes(|broker| {
         ends(broker, V4, "32 05 00 01 74 00 00", &[]);

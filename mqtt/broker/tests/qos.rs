@@ -409,7 +409,7 @@ fn acknowledgements_may_carry_properties() {
 
 #[test]
 fn the_receive_maximum_of_the_client_is_the_window() {
-    //= B19, MQTT5-3.3.4-9, MQTT5-3.3.4-10, MQTT5-4.9.0-1, MQTT5-4.9.0-2, MQTT5-4.9.0-3
+    //= MQTT5-3.3.4-9, MQTT5-3.3.4-10, MQTT5-4.9.0-1, MQTT5-4.9.0-2, MQTT5-4.9.0-3
     in_both_modes(|broker| {
         for qos in 1..3 {
             for window in [1, 3] {
@@ -444,6 +444,29 @@ fn the_receive_maximum_of_the_client_is_the_window() {
 }
 
 #[test]
+fn a_window_of_one_is_enough_and_one_of_none_is_refused() {
+    //= B19
+    for logged in [false, true] {
+        let broker = Broker::start(logged, &["--max-inflight", "1"]);
+        for version in VERSIONS {
+            let (mut publisher, mut subscriber) = pair(&broker, version);
+            subscriber.subscribe("t", 2);
+            for n in 0..10 {
+                publisher.say("t", &n.to_string(), 2);
+            }
+            for n in 0..10 {
+                let message = next(&mut subscriber, &n.to_string());
+                subscriber.ping_without_messages();
+                subscriber.acknowledge(&message);
+            }
+        }
+    }
+    let (status, said) = support::run(&["--bind", "tcp://127.0.0.1:0", "--max-inflight", "0"]);
+    assert!(!status.success());
+    assert!(said.contains("--max-inflight"), "{said}");
+}
+
+#[test]
 fn the_window_of_qos_2_opens_at_pubcomp() {
     //= MQTT5-3.3.4-9, MQTT5-4.9.0-2
     in_both_modes(|broker| {
@@ -464,6 +487,7 @@ fn the_window_of_qos_2_opens_at_pubcomp() {
 
 #[test]
 fn publishing_beyond_the_receive_maximum_of_the_server_is_answered() {
+    //= MQTT5-3.3.4-7
     //= MQTT5-4.13.1-1
     in_both_modes(|broker| {
         let (mut client, accepted) = Connect::new(V5, "a").open(broker);
@@ -587,6 +611,7 @@ fn messages_too_large_for_the_receiver_count_as_delivered() {
 
 #[test]
 fn packets_up_to_the_size_of_the_server_pass_and_larger_ones_do_not() {
+    //= MQTT5-3.2.2-15
     //= B21, MQTT5-4.13.1-1
     in_both_modes(|broker| {
         let (mut client, accepted) = Connect::new(V5, "a").open(broker);

@@ -9,7 +9,7 @@ use support::{Client, Connect, Version, ends, in_both_modes, packet, payloads_up
 
 #[test]
 fn no_local_on_a_shared_subscription_is_a_protocol_error() {
-    //= B33
+    //= B33, MQTT5-3.8.3-4
     in_both_modes(|broker| {
         let digits = "82 10 00 01 00 00 0A 24 73 68 61 72 65 2F 67 2F 61 04";
         ends(broker, V5, digits, &[0x82]);

@@ -275,6 +275,7 @@ fn topics_with_wildcards_or_without_characters_end_the_connection() {
 
 #[test]
 fn empty_lists_of_filters_end_the_connection() {
+    //= MQTT5-3.8.3-2, MQTT5-3.10.3-2, MQTT311-3.8.3-3, MQTT311-3.10.3-2
     //= MQTT5-4.13.1-1, MQTT311-4.8.0-1
     in_both_modes(|broker| {
         ends(broker, V4, "82 02 00 01", &[]);
@@ -403,6 +404,7 @@ fn a_subscription_identifier_of_zero_ends_the_connection() {
 
 #[test]
 fn a_client_may_not_publish_a_subscription_identifier() {
+    //= MQTT5-3.3.4-6
     //= B23
     in_both_modes(|broker| {
         ends(broker, V5, "30 06 00 01 61 02 0B 01", &[0x82]);
@@ -470,6 +472,7 @@ fn aliases_stand_for_topics() {
 
 #[test]
 fn aliases_without_meaning_end_the_connection() {
+    //= MQTT5-3.2.2-17, MQTT5-3.3.2-9
     //= B16, MQTT5-4.13.1-1
     in_both_modes(|broker| {
         ends(broker, V5, "30 06 00 00 03 23 00 03", &[0x82, 0x94]);

@@ -6,6 +6,10 @@ use std::fmt;
 use super::statements::{Side, Statement, Statements};
 use super::tags::{At, Tag};
 
+/// Where the broker is tested from outside: only there a test shows what it answers a client that
+/// breaks a statement.
+const ANSWERS: &str = "mqtt/broker/tests/";
+
 /// Counts for one specification.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Row {
@@ -20,7 +24,8 @@ struct Row {
 pub(super) struct Report {
     rows: BTreeMap<(String, &'static str), Row>,
     excused: usize,
-    /// Statements that bind the server, with what they lack.
+    unseen: usize,
+    /// Statements with what they lack.
     pub(super) missing: Vec<String>,
     /// Cases without a test; each comes with its feature.
     pub(super) untested: Vec<String>,
@@ -34,9 +39,15 @@ impl Report {
             tags.iter().filter(|tag| tag.at == at).map(|tag| tag.id.as_str()).collect()
         };
         let (code, test) = (ids(At::Code), ids(At::Test));
+        let answers: BTreeSet<&str> = tags
+            .iter()
+            .filter(|tag| tag.at == At::Test && tag.path.starts_with(ANSWERS))
+            .map(|tag| tag.id.as_str())
+            .collect();
         let mut report = Self {
             rows: BTreeMap::new(),
             excused: statements.excused.len(),
+            unseen: statements.unseen.len(),
             missing: Vec::new(),
             untested: Vec::new(),
             errors: errors(statements, tags),
@@ -44,13 +55,16 @@ impl Report {
         for (id, statement) in &statements.all {
             let has = (code.contains(id.as_str()), test.contains(id.as_str()));
             report.count(id, statement, has);
-            let Some(lack) = lack(statement, has) else {
-                if statements.excused.contains_key(id) {
-                    report.errors.push(format!("{id} lacks nothing and needs no exception"));
+            let answered = answers.contains(id.as_str());
+            let Some(lack) = lack(statement, has, answered) else {
+                for reasons in [&statements.excused, &statements.unseen] {
+                    if reasons.contains_key(id) {
+                        report.errors.push(format!("{id} lacks nothing and needs no reason"));
+                    }
                 }
                 continue;
             };
-            if !statements.excused.contains_key(id) {
+            if !statements.excused.contains_key(id) && !statements.unseen.contains_key(id) {
                 let line = format!("{id:<20} {lack:<13} {}", short(&statement.text));
                 let list = match statement.side {
                     Side::Case => &mut report.untested,
@@ -87,10 +101,12 @@ fn document(id: &str) -> &str {
     id.split('-').next().unwrap_or(id)
 }
 
-/// What a statement that binds the server still needs.
-fn lack(statement: &Statement, has: (bool, bool)) -> Option<&'static str> {
+/// What a statement still needs. One that binds clients alone: a test of the broker's answer to a
+/// breach.
+fn lack(statement: &Statement, has: (bool, bool), answered: bool) -> Option<&'static str> {
     match (statement.side, has) {
-        (Side::Client, _) | (_, (true, true)) | (Side::Case, (_, true)) => None,
+        (Side::Client, _) => (!answered).then_some("answer"),
+        (_, (true, true)) | (Side::Case, (_, true)) => None,
         (Side::Case, _) | (_, (true, false)) => Some("test"),
         (_, (false, true)) => Some("code"),
         (_, (false, false)) => Some("code and test"),
@@ -125,8 +141,9 @@ impl fmt::Display for Report {
         let (missing, cases) = (self.missing.len(), self.untested.len());
         writeln!(
             out,
-            "{missing} statements lack a tag, {cases} cases a test, {} are excused",
-            self.excused
+            "{missing} statements lack a tag, {cases} cases a test, {} are excused; {} of clients \
+             are such as no server sees",
+            self.excused, self.unseen
         )
     }
 }
@@ -145,6 +162,7 @@ mod tests {
         for id in excused {
             statements.excused.insert((*id).to_owned(), "why".to_owned());
         }
+        statements.unseen.insert("M-3".to_owned(), "why".to_owned());
         statements
     }
 
@@ -166,6 +184,21 @@ mod tests {
         let tags = [tag("M-1", At::Code), tag("M-1", At::Test), tag("B01", At::Test)];
         assert_eq!(missing(&[], &tags), ["M-2 code and test x"]);
         assert!(missing(&["M-2"], &tags).is_empty());
+    }
+
+    #[test]
+    fn what_binds_clients_needs_a_test_of_the_brokers_answer_if_it_can_be_seen() {
+        let mut seen = statements(&["M-1", "M-2", "B01"]);
+        seen.unseen.clear();
+        let in_codec = tag("M-3", At::Test);
+        let missing = Report::new(&seen, &[in_codec]).missing;
+        assert_eq!(missing.len(), 1);
+        assert!(missing[0].contains("answer"), "{missing:?}");
+        let answer = Tag { path: format!("{ANSWERS}a.rs"), ..tag("M-3", At::Test) };
+        let report = Report::new(&seen, std::slice::from_ref(&answer));
+        assert!(report.missing.is_empty() && report.errors.is_empty(), "{report:?}");
+        let report = Report::new(&statements(&["M-1", "M-2", "B01"]), &[answer]);
+        assert_eq!(report.errors.len(), 1, "{report:?}");
     }
 
     #[test]

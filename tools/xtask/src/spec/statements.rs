@@ -1,4 +1,5 @@
-//! The statements: `doc/spec/*-normative.tsv`, the cases of `cases.tsv`, and the exceptions.
+//! The statements: `doc/spec/*-normative.tsv`, the cases of `cases.tsv`, the exceptions, and what
+//! of clients no server can see.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use crate::tree::{File, Tree};
 
 const CASES: &str = "doc/spec/cases.tsv";
 const EXCEPTIONS: &str = "doc/spec/exceptions.tsv";
+const UNSEEN: &str = "doc/spec/unseen.tsv";
 /// More exceptions than this are a specification that is not met.
 const EXCEPTIONS_MAX: usize = 15;
 
@@ -28,11 +30,13 @@ pub(super) struct Statement {
     pub(super) text: String,
 }
 
-/// All statements by identifier, and those excused with the reason.
+/// All statements by identifier, those excused with the reason, and those of clients whose breach
+/// no server can see, with the reason.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
     pub(super) all: BTreeMap<String, Statement>,
     pub(super) excused: BTreeMap<String, String>,
+    pub(super) unseen: BTreeMap<String, String>,
 }
 
 /// Reads the lists of the tree.
@@ -58,6 +62,9 @@ pub(super) fn read(tree: &Tree) -> Result<Statements> {
     if let Some(file) = tree.file(EXCEPTIONS) {
         exceptions(file, &mut statements)?;
     }
+    if let Some(file) = tree.file(UNSEEN) {
+        unseen(file, &mut statements)?;
+    }
     Ok(statements)
 }
 
@@ -76,18 +83,41 @@ fn add(
 
 fn exceptions(file: &File, statements: &mut Statements) -> Result<()> {
     for (line, [id, reason]) in rows(file)? {
-        if !statements.all.contains_key(id) {
-            bail!("{}:{line}: no such statement: {id}", file.path);
-        }
-        if reason.trim().is_empty() {
-            bail!("{}:{line}: an exception without a reason", file.path);
-        }
-        statements.excused.insert(id.to_owned(), reason.to_owned());
+        let excused = reasoned(file, line, &statements.all, id, reason)?;
+        statements.excused.insert(id.to_owned(), excused);
     }
     if statements.excused.len() > EXCEPTIONS_MAX {
         bail!("{}: more than {EXCEPTIONS_MAX} exceptions", file.path);
     }
     Ok(())
+}
+
+fn unseen(file: &File, statements: &mut Statements) -> Result<()> {
+    for (line, [id, reason]) in rows(file)? {
+        let unseen = reasoned(file, line, &statements.all, id, reason)?;
+        if statements.all[id].side != Side::Client {
+            bail!("{}:{line}: {id} binds more than clients", file.path);
+        }
+        statements.unseen.insert(id.to_owned(), unseen);
+    }
+    Ok(())
+}
+
+/// The reason that a list gives for a statement.
+fn reasoned(
+    file: &File,
+    line: usize,
+    all: &BTreeMap<String, Statement>,
+    id: &str,
+    reason: &str,
+) -> Result<String> {
+    if !all.contains_key(id) {
+        bail!("{}:{line}: no such statement: {id}", file.path);
+    }
+    if reason.trim().is_empty() {
+        bail!("{}:{line}: {id} without a reason", file.path);
+    }
+    Ok(reason.to_owned())
 }
 
 /// The rows below the header, each with its line and its first `N` columns.
@@ -132,6 +162,15 @@ mod tests {
         assert!(with(EXCEPTIONS, "id\treason\nM-9\tx\n").is_err());
         assert!(with(EXCEPTIONS, "id\treason\nM-1\t \n").is_err());
         assert!(with(EXCEPTIONS, "id\treason\nM-1\n").is_err());
+    }
+
+    #[test]
+    fn what_no_server_sees_binds_clients_and_has_a_reason() {
+        let unseen = with(UNSEEN, "id\treason\nM-2\tits own memory\n").unwrap().unseen;
+        assert_eq!(unseen["M-2"], "its own memory");
+        for bad in ["M-1\tit binds the server", "M-9\tx", "M-2\t", "M-2"] {
+            assert!(with(UNSEEN, &format!("id\treason\n{bad}\n")).is_err(), "{bad}");
+        }
     }
 
     #[test]
