@@ -56,7 +56,9 @@ pub enum ReasonCode {
     TopicFilterInvalid = 0x8F,
     /// The topic name is not accepted.
     TopicNameInvalid = 0x90,
-    /// The identifier is in use.
+    /// The identifier is in use. The broker understands it and never says it: a PUBLISH under the
+    /// identifier of an open one at QoS 2 is its repetition (MQTT5-4.3.3-10), and other answers
+    /// belong to their requests by their type as well.
     PacketIdentifierInUse = 0x91,
     /// The identifier is not known.
     PacketIdentifierNotFound = 0x92,

@@ -1,7 +1,9 @@
 //! Sessions that come to their end by time, while as much is in flight as can be: what is handed
 //! over waits for its place in the log.
 
+use zzq_codec::{Connect, Disconnect, Packet};
 use zzq_types::QoS::AtLeastOnce;
+use zzq_types::{PropertiesBuf, Property, ProtocolVersion, ReasonCode};
 
 use super::harness::*;
 
@@ -61,5 +63,61 @@ fn a_session_that_is_being_resumed_does_not_end() {
             world.publish(&mut publisher, Line::new("t", "text", AtLeastOnce, 3));
             assert_eq!(member.got(), ["t=text q1 #1"], "{version:?}, {lanes} lanes");
         }
+    }
+}
+
+/// Connects with an expiry, and leaves with another if there is one.
+fn come_and_go(world: &mut World, at_connect_s: u32, at_disconnect_s: Option<u32>) {
+    let expiry = |seconds: u32| {
+        let mut properties = PropertiesBuf::new();
+        properties.push(Property::SessionExpiry(seconds)).unwrap();
+        properties
+    };
+    let mut client = world.open();
+    let properties = expiry(at_connect_s);
+    client.send(&Packet::Connect(Connect {
+        clean_start: true,
+        properties: properties.as_properties(),
+        ..Connect::new(ProtocolVersion::V5, "member")
+    }));
+    world.pass(20);
+    assert_eq!(client.got(), ["CONNACK"]);
+    let properties = at_disconnect_s.map(expiry).unwrap_or_default();
+    let (reason, properties) = (ReasonCode::Success, properties.as_properties());
+    client.send(&Packet::Disconnect(Disconnect { reason, properties }));
+    world.pass(20);
+    assert_eq!(client.got(), ["closed"]);
+}
+
+fn is_there_after(world: &mut World, millis: u64) -> bool {
+    world.pass(millis);
+    let mut client = world.call(&Hello::member("member"));
+    world.pass(20);
+    let there = client.got() == ["CONNACK present"];
+    client.reset();
+    world.pass(20);
+    there
+}
+
+#[test]
+fn disconnect_may_lengthen_the_expiry_as_far_as_sessions_may_live() {
+    for in_memory in [false, true] {
+        let setup = Setup { in_memory, ..Setup::new(ProtocolVersion::V5) };
+        let mut world = setup.clone().start();
+        come_and_go(&mut world, 1, None);
+        assert!(!is_there_after(&mut world, 2000), "as it was asked for at CONNECT");
+        come_and_go(&mut world, 1, Some(10));
+        assert!(is_there_after(&mut world, 9000), "lengthened");
+        come_and_go(&mut world, 1, Some(10));
+        assert!(!is_there_after(&mut world, 11_000), "and no more than that");
+        come_and_go(&mut world, 10, Some(1));
+        assert!(!is_there_after(&mut world, 2000), "shortened");
+        let mut setup = setup;
+        setup.options.limits.max_session_expiry = 3;
+        let mut world = setup.start();
+        come_and_go(&mut world, 1, Some(10));
+        assert!(is_there_after(&mut world, 2000), "lengthened");
+        come_and_go(&mut world, 1, Some(10));
+        assert!(!is_there_after(&mut world, 4000), "as far as sessions may live");
     }
 }
