@@ -175,10 +175,11 @@ pub struct Limits {
     pub max_session_expiry: u32,
     /// Time from the connection to its CONNECT.
     pub connect_timeout: Duration,
-    /// Output waiting for one connection, in bytes, above which nothing more is queued for it.
+    /// Memory of the output waiting for one connection, in bytes, above which nothing more is
+    /// queued for it.
     pub max_output_bytes: usize,
     /// The same of all connections together; each lane has an equal share. Above it nothing more is
-    /// queued for whoever has 32 KiB.
+    /// queued for whoever has 28 KiB, so that all have at most this and 32 KiB for each.
     pub max_output_bytes_total: usize,
     /// Subscriptions of one session.
     pub max_subscriptions: usize,

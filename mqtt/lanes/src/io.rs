@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::{
     app::{Close, CloseReason, Handler, PeerInfo},
-    core::{BufferTotals, Conn, Core, Counters, Departure, Flags, Phase, slot_index},
+    core::{BufferTotals, Conn, Core, Counters, Departure, Flags, Phase, Take, slot_index},
     id::{ConnId, LaneIndex, TimerSlot},
     ring::Class,
     time::Millis,
@@ -18,6 +18,8 @@ use crate::{
 
 /// Queued output that is sent without waiting for the turn's end, in bytes.
 const URGENT: usize = 32 << 10;
+/// What is appended where nobody says how much it is.
+const LITTLE: usize = 64;
 /// Payloads below this are copied: a write of many small pieces costs more than the copy.
 const REF_MIN: usize = 2048;
 
@@ -55,20 +57,28 @@ impl<H: Handler> LaneIo<'_, H> {
     /// Where to append output of `conn`; `None` if it is absent. Sent at the end of the turn, or
     /// after this callback when much is queued.
     pub fn output(&mut self, conn: ConnId) -> Option<Output<'_>> {
+        self.output_for(conn, LITTLE)
+    }
+
+    /// The same, with room for `bytes` bytes: no less than what is appended, or its buffer grows to
+    /// twice its size.
+    pub fn output_for(&mut self, conn: ConnId, bytes: usize) -> Option<Output<'_>> {
         let core = &mut *self.core;
+        let take = if core.is_over() { Take::Needed } else { Take::Likely };
         let state = core.conns.get_mut(conn).filter(|state| state.phase == Phase::Open)?;
         if !state.flags.has(Flags::DIRTY) {
             state.flags.set(Flags::DIRTY);
             core.dirty.push(conn);
         }
-        let start = state.output.tail(&mut core.pool).len();
+        let held = state.output.held();
+        let start = state.output.tail(bytes, take, &mut core.pool).len();
         let Core { totals, counters, urgent, .. } = core;
-        Some(Output { id: conn, conn: state, totals, counters, urgent, start })
+        Some(Output { id: conn, conn: state, totals, counters, urgent, start, held })
     }
 
     /// Appends `bytes` to the output of `conn`. False: it is absent.
     pub fn write(&mut self, conn: ConnId, bytes: &[u8]) -> bool {
-        let Some(mut output) = self.output(conn) else { return false };
+        let Some(mut output) = self.output_for(conn, bytes.len()) else { return false };
         output.extend_from_slice(bytes);
         true
     }
@@ -84,6 +94,7 @@ impl<H: Handler> LaneIo<'_, H> {
         state.output.push_shared(bytes);
         let after = state.output.queued();
         let urgent = before < URGENT && after >= URGENT && !state.flags.has(Flags::BLOCKED);
+        core.totals.output_held += after - before;
         note_queued(&mut core.totals, &mut core.counters, after - before);
         if urgent {
             core.urgent.push(conn);
@@ -97,13 +108,30 @@ impl<H: Handler> LaneIo<'_, H> {
         self.core.open(conn).map_or(0, |conn| conn.output.queued())
     }
 
-    /// The same of all connections of this lane.
-    pub fn queued_bytes_of_all(&self) -> usize {
-        self.core.totals.output
+    /// Memory that this output takes; 0 if `conn` is absent. Not what lies in its buffers but what
+    /// they have room for.
+    pub fn output_held(&self, conn: ConnId) -> usize {
+        self.core.open(conn).map_or(0, |conn| conn.output.held())
     }
 
-    /// Asks for one call of [`Handler::drained`] when at most 16 KiB of output are queued. It comes
-    /// after the next flush if that is so already.
+    /// The same of all connections of this lane.
+    pub fn output_held_of_all(&self) -> usize {
+        self.core.totals.output_held
+    }
+
+    /// Sets [`crate::Limits::output_bytes`].
+    pub fn limit_output(&mut self, bytes: usize) {
+        self.core.limits.output_bytes = bytes;
+    }
+
+    /// Whether all output together takes more memory than it should, and this turn has brought so
+    /// much of it that it is better sent before more comes.
+    pub fn is_swollen(&self) -> bool {
+        self.core.is_swollen()
+    }
+
+    /// Asks for one call of [`Handler::drained`] when the output that waits takes at most 12 KiB
+    /// of memory. It comes after the next flush if that is so already.
     pub fn notify_drained(&mut self, conn: ConnId) {
         if let Some(state) = self.core.open_mut(conn) {
             state.flags.set(Flags::NOTIFY);
@@ -116,6 +144,14 @@ impl<H: Handler> LaneIo<'_, H> {
     pub fn want(&mut self, conn: ConnId, bytes: usize) {
         if let Some(conn) = self.core.open_mut(conn) {
             conn.want = bytes;
+        }
+    }
+
+    /// Within [`Handler::bytes`]: what this call leaves unconsumed is offered in the next turn,
+    /// also if nothing comes behind it.
+    pub fn offer_again(&mut self, conn: ConnId) {
+        if let Some(conn) = self.core.open_mut(conn) {
+            conn.flags.set(Flags::OFFER);
         }
     }
 
@@ -231,6 +267,8 @@ pub struct Output<'a> {
     counters: &'a mut Counters,
     urgent: &'a mut Vec<ConnId>,
     start: usize,
+    /// What the connection's output held before.
+    held: usize,
 }
 
 impl Output<'_> {
@@ -265,6 +303,7 @@ impl Drop for Output<'_> {
         let length = self.conn.output.tail_ref().len();
         assert!(length >= self.start, "output of {} was cut by its handler", self.id);
         self.conn.output.appended(length - self.start);
+        self.totals.output_held += self.conn.output.held() - self.held;
         note_queued(self.totals, self.counters, length - self.start);
         let crossed = before < URGENT && self.conn.output.queued() >= URGENT;
         if crossed && !self.conn.flags.has(Flags::BLOCKED) {

@@ -200,7 +200,7 @@ fn a_blocked_peer_stops_nobody_and_gets_everything_later() {
 }
 
 #[test]
-fn drained_is_told_once_when_little_waits() {
+fn drained_is_told_once_when_little_is_held() {
     let (mut lane, peer) = lane();
     peer.set_window(10);
     peer.send(&[frame(&vec![1; 30_000]), frame(&[ask::NOTIFY])].concat());
@@ -208,10 +208,12 @@ fn drained_is_told_once_when_little_waits() {
     peer.set_window(5_000);
     settle(&mut lane);
     assert!(!lane.handler().told().contains(&Told::Drained), "25 000 bytes wait");
-    peer.set_window(10_000);
+    peer.set_window(20_000);
+    settle(&mut lane);
+    assert!(!lane.handler().told().contains(&Told::Drained), "a buffer of 32 KiB is held");
+    peer.set_window(usize::MAX);
     settle(&mut lane);
     assert_eq!(lane.handler().told().last(), Some(&Told::Drained));
-    peer.set_window(usize::MAX);
     settle(&mut lane);
     let drained = lane.handler().told().iter().filter(|told| **told == Told::Drained).count();
     assert_eq!(drained, 1);

@@ -16,11 +16,15 @@ use crate::options::Qos0Full;
 /// The timer of a publisher that is held.
 pub(super) const HOLD: TimerSlot = TimerSlot::B;
 
-/// What each connection may have waiting where all together have too much: no less than twice what
-/// a connection has left when it is said to have drained.
-pub(super) const LEAST: usize = 32 << 10;
+/// What the output of each connection may take where all together take too much: with the piece
+/// that it gets then [`PIECE`] less than 32 KiB, and no less than twice what a connection has left
+/// when it is said to have drained.
+pub(super) const LEAST: usize = 28 << 10;
 
-/// How much output may wait for a connection.
+/// The least that a run for many is cut into.
+pub(super) const PIECE: usize = 4 << 10;
+
+/// How much memory may wait for a connection as output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutputMost {
     each: usize,
@@ -31,7 +35,14 @@ pub(super) struct OutputMost {
 impl OutputMost {
     /// As things are.
     pub(super) fn now<D: Disk>(self, io: &Io<'_, D>) -> usize {
-        if io.queued_bytes_of_all() > self.lane { self.each.min(LEAST) } else { self.each }
+        if io.output_held_of_all() > self.lane { self.each.min(LEAST) } else { self.each }
+    }
+
+    /// How many bytes each of so many may be sent at once, so that the lane keeps to its share as
+    /// long as that is possible. Buffers have room for powers of two.
+    pub(super) fn at_once<D: Disk>(self, io: &Io<'_, D>, receivers: usize) -> usize {
+        let free = self.lane.saturating_sub(io.output_held_of_all()) / receivers.max(1);
+        1 << free.max(PIECE).ilog2()
     }
 }
 
@@ -67,7 +78,7 @@ impl<D: Disk> Shell<D> {
     /// Notes that the output of a receiver is full.
     pub(super) fn note_clogged(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         let most = self.output_most().now(io);
-        if io.queued_bytes(conn) <= most || self.clogged.contains(conn) {
+        if io.output_held(conn) <= most || self.clogged.contains(conn) {
             return;
         }
         let drops = self.shared.options.qos0_full == Qos0Full::Drop;
@@ -125,7 +136,7 @@ impl<D: Disk> Shell<D> {
     pub(super) fn is_stuffed(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> bool {
         let most_packet = self.shared.options.limits.max_packet_size as usize;
         let most = 2 * self.output_most().now(io) + most_packet;
-        if io.queued_bytes(conn) <= most {
+        if io.output_held(conn) <= most {
             return false;
         }
         if let Some(link) = self.links.get_mut(conn) {

@@ -27,6 +27,10 @@ impl<D: Disk> Shell<D> {
         let mut reading = Reading { input, used: 0, is_metered: false, singly: 0, previous: None };
         while reading.used < input.len() {
             let Some(link) = self.links.get(conn) else { return input.len() };
+            if reading.used > 0 && io.is_swollen() {
+                io.offer_again(conn);
+                break;
+            }
             match link.phase {
                 Phase::New | Phase::Up | Phase::Authenticating => {}
                 Phase::Opening => {

@@ -435,7 +435,7 @@ impl Outlet<'_> {
     }
 
     fn is_full<D: Disk>(&self, io: &Io<'_, D>) -> bool {
-        io.queued_bytes(self.conn) > self.output_most.now(io)
+        io.output_held(self.conn) > self.output_most.now(io)
     }
 }
 

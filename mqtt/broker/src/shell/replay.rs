@@ -531,7 +531,7 @@ impl<D: Disk> Shell<D> {
     ) -> Option<Room> {
         let conn = cursor.conn;
         let limits = &self.shared.options.limits;
-        if self.clogged.contains(conn) || io.queued_bytes(conn) > self.output_most().now(io) {
+        if self.clogged.contains(conn) || io.output_held(conn) > self.output_most().now(io) {
             io.notify_drained(conn);
             return None;
         }
@@ -554,7 +554,7 @@ impl<D: Disk> Shell<D> {
 
     /// Bytes of messages that one stretch may bring: what waits of history counts as output does.
     fn stretch_bytes(&self, io: &Io<'_, D>) -> usize {
-        let waits = io.queued_bytes_of_all() + self.replaying.memory;
+        let waits = io.output_held_of_all() + self.replaying.memory;
         self.shared.output_bytes().saturating_sub(waits).clamp(LEAST, STRETCH_BYTES)
     }
 
@@ -677,7 +677,7 @@ impl<D: Disk> Shell<D> {
 
     fn has_room_for_fleeting(&self, io: &mut Io<'_, D>, conn: ConnId) -> bool {
         let most = self.output_most().now(io);
-        let has_room = !self.clogged.contains(conn) && io.queued_bytes(conn) <= most / 2;
+        let has_room = !self.clogged.contains(conn) && io.output_held(conn) <= most / 2;
         if !has_room {
             io.notify_drained(conn);
         }

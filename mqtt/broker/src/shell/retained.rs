@@ -451,7 +451,7 @@ impl<D: Disk> Shell<D> {
                 continue;
             }
             let most = self.output_most().now(io);
-            if io.queued_bytes(conn) > most || self.clogged.contains(conn) {
+            if io.output_held(conn) > most || self.clogged.contains(conn) {
                 io.notify_drained(conn);
                 break;
             }

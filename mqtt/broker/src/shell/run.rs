@@ -109,10 +109,14 @@ impl<D: Disk> Shell<D> {
         let routed = self.router.route_same(&mut self.index, publication, &mut buffer);
         let decision = buffer.as_decision();
         let others = routed.lanes & !self.bit();
-        let (run, _) = if others == 0 { (run, run) } else { run.split_at(across(run)) };
+        let most = self.output_most().at_once(io, routed.destinations);
+        let most = if others == 0 { most } else { most.min(ACROSS_MOST) };
+        let is_long = run.as_bytes().len() > most;
+        let (run, _) = if is_long { run.split_at(fit(run, most)) } else { (run, run) };
         let held = routed.own_full || routed.held != SessionFlags::NONE;
         let needed = routed.kept || run.qos() == QoS::ExactlyOnce && self.opens_in_log(conn);
-        let goes = (others == 0 || run.len() > 1 && self.may_cross(others, run.qos()))
+        let goes = !run.is_empty()
+            && (others == 0 || run.len() > 1 && self.may_cross(others, run.qos()))
             && !(held || self.is_for_the_log(run.qos(), needed))
             && self.nothing_stops(decision, run);
         if goes {
@@ -332,9 +336,10 @@ impl<D: Disk> Shell<D> {
     }
 }
 
-/// How many messages of a run go to another lane in one piece.
-fn across(run: Run<'_>) -> usize {
-    ACROSS_MOST / run.longest().max(1)
+/// How many messages of a run go in one piece of so many bytes. None: one by one they are shared,
+/// if they are large.
+fn fit(run: Run<'_>, most: usize) -> usize {
+    most / run.longest().max(1)
 }
 
 /// The messages of a run, each by itself.

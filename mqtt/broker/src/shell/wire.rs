@@ -19,6 +19,10 @@ use crate::metrics::Counts;
 /// From here on a payload for many is shared and not copied.
 const SHARE_MIN: usize = 4096;
 
+/// What a PUBLISH has at most beside its topic, properties and payload: a byte, four of its length,
+/// two of the topic's, two of its identifier, and four of the properties' length.
+const HEADER_MOST: usize = 13;
+
 /// What a message says, wherever it is held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Content<'a> {
@@ -113,7 +117,8 @@ impl<'a> Receiver<'a> {
         run: Run<'_>,
         ids: impl Iterator<Item = PacketId>,
     ) -> bool {
-        let Some(mut output) = io.output(self.conn) else { return false };
+        let bytes = run.as_bytes().len();
+        let Some(mut output) = io.output_for(self.conn, bytes) else { return false };
         run.copy_to(&mut output, ids);
         true
     }
@@ -235,7 +240,7 @@ impl Wire {
         if form.place.total_len > encoder.limits.max_packet as usize {
             return Err(Unsent::TooLarge);
         }
-        let mut output = io.output(conn).ok_or(Unsent::Gone)?;
+        let mut output = io.output_for(conn, form.bytes.len()).ok_or(Unsent::Gone)?;
         let start = output.len();
         output.extend_from_slice(&form.bytes);
         if let Some(id) = manner.id {
@@ -358,7 +363,9 @@ impl Wire {
             topic: (!matches!(naming, Naming::Alias(_))).then_some(content.topic),
             properties: &[self.extra.as_properties(), properties],
         };
-        let mut output = io.output(conn).ok_or(Unsent::Gone)?;
+        let extra = self.extra.as_properties().as_bytes().len() + properties.as_bytes().len();
+        let bytes = content.topic.as_str().len() + extra + content.payload.len() + HEADER_MOST;
+        let mut output = io.output_for(conn, bytes).ok_or(Unsent::Gone)?;
         let start = output.len();
         let place =
             encoder.publish_header(&head, content.payload.len(), &mut output).map_err(unsent)?;

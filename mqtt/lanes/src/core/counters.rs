@@ -50,6 +50,9 @@ pub struct Counters {
 pub struct BufferTotals {
     /// Queued output, payloads by reference included.
     pub output: usize,
+    /// Memory of it: the capacity of its buffers, and payloads by reference as often as they are
+    /// queued.
+    pub output_held: usize,
     /// Unconsumed input.
     pub input: usize,
     /// Idle buffers in the pool.

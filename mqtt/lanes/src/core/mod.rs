@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 pub use self::counters::{BufferTotals, Counters};
 pub(crate) use self::{
     conn::{Conn, Flags, Phase},
-    output::{MAX_SLICES, Output as Queue},
+    output::{MAX_SLICES, Output as Queue, Take},
     pool::Pool,
     table::Table,
     timers::{LINGER, Timers, slot_index},
@@ -46,6 +46,9 @@ pub struct Limits {
     pub ring: (usize, usize),
     /// Bytes of idle buffers kept for reuse. Default 2 MiB.
     pub pooled_bytes: usize,
+    /// Memory of all output together from which on a connection takes no more than it needs, and
+    /// fewer messages are taken from other lanes before what they brought is sent. Default 256 MiB.
+    pub output_bytes: usize,
 }
 
 impl Default for Limits {
@@ -57,6 +60,7 @@ impl Default for Limits {
             messages_per_turn: 256,
             ring: (1024, 256),
             pooled_bytes: 2 << 20,
+            output_bytes: 256 << 20,
         }
     }
 }
@@ -93,6 +97,8 @@ pub(crate) struct Core<H: Handler> {
     pub(crate) departing: Vec<Departure<H::Carried>>,
     /// Something is left to do that no event will announce.
     pub(crate) again: bool,
+    /// What all output held when this turn began.
+    pub(crate) held_before: usize,
 }
 
 impl<H: Handler> Core<H> {
@@ -121,7 +127,20 @@ impl<H: Handler> Core<H> {
             ending: Vec::new(),
             departing: Vec::new(),
             again: true,
+            held_before: 0,
         }
+    }
+
+    /// Whether all output together takes more memory than it should.
+    pub(crate) fn is_over(&self) -> bool {
+        self.totals.output_held > self.limits.output_bytes
+    }
+
+    /// Whether that is so, and this turn has brought so much of it that it is to be sent before
+    /// more comes.
+    pub(crate) fn is_swollen(&self) -> bool {
+        let more = self.totals.output_held.saturating_sub(self.held_before);
+        self.is_over() && more > self.limits.output_bytes / 16
     }
 
     /// The connection, if the handler still has it.

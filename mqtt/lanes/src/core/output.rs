@@ -1,6 +1,8 @@
 //! A connection's queued output: pieces to send in order, small writes gathered in pooled buffers,
 //! large payloads by reference.
 //!
+//! Owns: what it counts as held, which is the capacity of its buffers and not what lies in them. A
+//! buffer of some size that is full is not grown, for that would double it: another one follows.
 //! Assumes: bytes leave from the front only, as the driver says how many it took.
 use std::{collections::VecDeque, io::IoSlice};
 
@@ -13,6 +15,15 @@ use super::pool::Pool;
 const SEAL: usize = 32 << 10;
 /// Pieces given to one write.
 pub(crate) const MAX_SLICES: usize = 32;
+/// A buffer below this grows where it is. A connection that is to take no more than it needs takes
+/// as much at once.
+const STEP: usize = 4 << 10;
+/// The room that a tail has at most before anybody says that it will be needed: the first of some
+/// output, and one that follows another.
+const FIRST_MOST: usize = 16 << 10;
+const NEXT_MOST: usize = 64 << 10;
+/// Room beyond what the last tail came to, for those who do not know what they append.
+const SLACK: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Output {
@@ -22,8 +33,21 @@ pub(crate) struct Output {
     /// Bytes of the first piece that were sent.
     sent: usize,
     queued: usize,
+    /// Memory of the pieces before the tail.
+    sealed_held: usize,
+    /// Bytes of tails that were full, since the last time that there was nothing.
+    filled: u32,
     /// Room the next tail starts with: what the last one came to.
     hint: u32,
+}
+
+/// How much memory may be taken at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// What a connection is likely to need.
+    Likely,
+    /// No more than it needs.
+    Needed,
 }
 
 enum Piece {
@@ -38,6 +62,14 @@ impl Piece {
             Self::Shared(bytes) => bytes,
         }
     }
+
+    /// What it holds. Shared bytes count for each that waits for them, as if they were its own.
+    fn held(&self) -> usize {
+        match self {
+            Self::Owned(buffer) => buffer.capacity(),
+            Self::Shared(bytes) => bytes.len(),
+        }
+    }
 }
 
 impl Output {
@@ -46,12 +78,36 @@ impl Output {
         self.queued
     }
 
-    /// The buffer to append to. [`Output::appended`] follows.
-    pub(crate) fn tail(&mut self, pool: &mut Pool) -> &mut Vec<u8> {
-        if self.tail.capacity() == 0 {
-            self.tail = pool.take(self.hint as usize);
+    /// Memory of what is not sent.
+    #[inline]
+    pub(crate) fn held(&self) -> usize {
+        self.sealed_held + self.tail.capacity()
+    }
+
+    /// The buffer to append to, with room for at least `room` bytes. [`Output::appended`] follows.
+    #[inline]
+    pub(crate) fn tail(&mut self, room: usize, take: Take, pool: &mut Pool) -> &mut Vec<u8> {
+        if self.tail.capacity() - self.tail.len() < room.max(1) {
+            self.make_room(room, take, pool);
         }
         &mut self.tail
+    }
+
+    fn make_room(&mut self, room: usize, take: Take, pool: &mut Pool) {
+        if self.tail.capacity() == 0 {
+            let likely = if take == Take::Likely { self.hint as usize } else { 0 };
+            self.tail = pool.take(room.max(likely));
+        } else if self.tail.len() < STEP {
+            let mut larger = pool.take(self.tail.len() + room.max(self.tail.len()));
+            larger.extend_from_slice(&self.tail);
+            pool.give(std::mem::replace(&mut self.tail, larger));
+        } else {
+            let filled = u32::try_from(self.tail.len()).unwrap_or(u32::MAX);
+            self.filled = self.filled.saturating_add(filled);
+            self.seal();
+            let likely = if take == Take::Likely { self.queued.min(NEXT_MOST) } else { STEP };
+            self.tail = pool.take(room.max(likely));
+        }
     }
 
     pub(crate) fn tail_ref(&self) -> &Vec<u8> {
@@ -73,6 +129,7 @@ impl Output {
         }
         self.seal();
         self.queued += bytes.len();
+        self.sealed_held += bytes.len();
         self.sealed.push_back(Piece::Shared(bytes));
     }
 
@@ -88,12 +145,14 @@ impl Output {
             // middle.
             self.seal();
             if let Some(first) = self.sealed.pop_front() {
+                self.sealed_held -= first.held();
                 bytes.extend_from_slice(&first.as_slice()[sent..]);
                 if let Piece::Owned(buffer) = first {
                     pool.give(buffer);
                 }
             }
         }
+        self.sealed_held += bytes.capacity();
         self.sealed.push_front(Piece::Owned(bytes));
     }
 
@@ -107,6 +166,7 @@ impl Output {
     fn seal(&mut self) {
         if !self.tail.is_empty() {
             let tail = std::mem::take(&mut self.tail);
+            self.sealed_held += tail.capacity();
             self.sealed.push_back(Piece::Owned(tail));
         }
     }
@@ -138,6 +198,7 @@ impl Output {
                 return;
             }
             self.sent -= length;
+            self.sealed_held -= first.held();
             if let Some(Piece::Owned(buffer)) = self.sealed.pop_front() {
                 pool.give(buffer);
             }
@@ -156,17 +217,20 @@ impl Output {
             }
         }
         if self.tail.capacity() > 0 {
-            self.hint = u32::try_from(self.tail.len()).unwrap_or(u32::MAX).min(64 << 10);
+            let length = self.filled as usize + self.tail.len() + SLACK;
+            self.hint = u32::try_from(length.min(FIRST_MOST)).unwrap_or(u32::MAX);
             pool.give(std::mem::take(&mut self.tail));
         }
+        self.filled = 0;
         self.sent = 0;
         self.queued = 0;
+        self.sealed_held = 0;
     }
 
     /// Whether it owns memory.
     #[cfg(test)]
     pub(crate) fn owns_nothing(&self) -> bool {
-        self.sealed.capacity() == 0 && self.tail.capacity() == 0
+        self.sealed.capacity() == 0 && self.held() == 0
     }
 }
 
@@ -189,7 +253,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         /// Appends, payloads by reference and partial writes in any order: the same bytes come out,
-        /// and nothing is owned at the end.
+        /// what is held is counted, and nothing is owned at the end.
         #[test]
         fn what_goes_in_comes_out(ops in prop::collection::vec(
             (0u8..5, prop_oneof![0usize..300, 30_000usize..70_000]), 1..16,
@@ -200,7 +264,9 @@ mod tests {
                 let chunk = vec![u8::try_from(n).unwrap(); size];
                 match kind {
                     0 => {
-                        output.tail(&mut pool).extend_from_slice(&chunk);
+                        // Now and then it becomes more than was said.
+                        let (room, take) = (size - size % 7, [Take::Likely, Take::Needed][n % 2]);
+                        output.tail(room, take, &mut pool).extend_from_slice(&chunk);
                         output.appended(size);
                         given.extend_from_slice(&chunk);
                     }
@@ -216,6 +282,9 @@ mod tests {
                     _ => taken.extend(drain(&mut output, &mut pool, size)),
                 }
                 prop_assert_eq!(output.queued(), given.len() - taken.len());
+                let sealed: usize = output.sealed.iter().map(Piece::held).sum();
+                prop_assert_eq!(output.held(), sealed + output.tail.capacity());
+                prop_assert!(output.held() >= output.queued());
             }
             while output.queued() > 0 {
                 taken.extend(drain(&mut output, &mut pool, 10_000));
@@ -224,5 +293,41 @@ mod tests {
             prop_assert!(output.owns_nothing());
             prop_assert_eq!(given, taken);
         }
+    }
+
+    fn append(output: &mut Output, pool: &mut Pool, take: Take, bytes: usize) {
+        output.tail(bytes, take, pool).extend(std::iter::repeat_n(7, bytes));
+        output.appended(bytes);
+    }
+
+    /// A buffer of 32 KiB that took another message had 64.
+    #[test]
+    fn what_is_needed_takes_one_step_more_at_most() {
+        for bytes in [1, 70, 900, 4000, 4096] {
+            let (mut output, mut pool) = (Output::default(), Pool::new(0));
+            while output.queued() < 100_000 {
+                append(&mut output, &mut pool, Take::Needed, bytes);
+                let (queued, held) = (output.queued(), output.held());
+                // What a message does not fit into is left at the end of each buffer.
+                let waste = queued / STEP * (bytes - 1) + STEP.max(queued.min(STEP));
+                assert!(held <= queued + waste, "{held} for {queued} by {bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_likely_grows_by_as_much_as_there_is_and_is_remembered() {
+        let (mut output, mut pool) = (Output::default(), Pool::new(1 << 20));
+        for _ in 0..300 {
+            append(&mut output, &mut pool, Take::Likely, 70);
+        }
+        assert!(output.sealed.len() <= 2 && output.held() <= 2 * 21_000, "{}", output.held());
+        output.advance(output.queued(), &mut pool);
+        assert!(output.owns_nothing());
+        append(&mut output, &mut pool, Take::Likely, 70);
+        assert_eq!(output.held(), FIRST_MOST);
+        output.advance(70, &mut pool);
+        append(&mut output, &mut pool, Take::Needed, 70);
+        assert_eq!(output.held(), 256);
     }
 }

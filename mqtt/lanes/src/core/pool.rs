@@ -1,13 +1,24 @@
 //! Buffers that nobody uses now. A connection borrows one while it has output or a partial packet
 //! and gives it back when done, so memory follows the work and not the number of connections.
 
-/// Capacities that are pooled, smallest first. Larger buffers go back to the allocator.
-const CLASSES: [usize; 5] = [256, 1024, 4096, 16 << 10, 64 << 10];
+/// Capacities that are pooled are powers of two from this one on: a buffer is never twice what was
+/// asked for. Larger ones than the last go back to the allocator.
+const SMALLEST: usize = 256;
+const CLASSES: usize = 9;
 /// A buffer that grew by doubling may hold up to this and still be kept.
-const LARGEST: usize = 2 * CLASSES[CLASSES.len() - 1];
+const LARGEST: usize = SMALLEST << CLASSES;
+
+const _: () = assert!(LARGEST == 128 << 10);
+
+/// The class that has room for so many bytes.
+#[inline]
+const fn class_for(room: usize) -> usize {
+    let units = room.saturating_sub(1) / SMALLEST;
+    (usize::BITS - units.leading_zeros()) as usize
+}
 
 pub(crate) struct Pool {
-    idle: [Vec<Vec<u8>>; CLASSES.len()],
+    idle: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
     limit: usize,
 }
@@ -19,12 +30,9 @@ impl Pool {
 
     /// An empty buffer with room for at least `room` bytes.
     pub(crate) fn take(&mut self, room: usize) -> Vec<u8> {
-        let Some(class) = CLASSES.iter().position(|size| *size >= room) else {
-            return Vec::with_capacity(room);
-        };
-        let Some(buffer) = self.idle[class].pop() else {
-            return Vec::with_capacity(CLASSES[class]);
-        };
+        let class = class_for(room);
+        let Some(idle) = self.idle.get_mut(class) else { return Vec::with_capacity(room) };
+        let Some(buffer) = idle.pop() else { return Vec::with_capacity(SMALLEST << class) };
         self.bytes -= buffer.capacity();
         buffer
     }
@@ -32,10 +40,11 @@ impl Pool {
     /// Keeps the buffer for later, or frees it if the pool is full.
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
-        let Some(class) = CLASSES.iter().rposition(|size| *size <= capacity) else { return };
-        if capacity > LARGEST || self.bytes + capacity > self.limit {
+        if !(SMALLEST..=LARGEST).contains(&capacity) || self.bytes + capacity > self.limit {
             return;
         }
+        // The largest whose buffers are no larger than this one.
+        let class = (class_for(capacity + 1) - 1).min(CLASSES - 1);
         buffer.clear();
         self.bytes += capacity;
         self.idle[class].push(buffer);
@@ -59,8 +68,25 @@ mod tests {
         buffer.extend_from_slice(b"old");
         let at = buffer.as_ptr();
         pool.give(buffer);
-        let again = pool.take(2000);
+        let again = pool.take(2500);
         assert_eq!((again.as_ptr(), again.len(), pool.bytes()), (at, 0, 0));
+    }
+
+    #[test]
+    fn a_buffer_is_never_twice_what_was_asked_for_and_serves_its_class_again() {
+        let mut pool = Pool::new(1 << 20);
+        for room in [0, 1, 255, 256, 257, 512, 513, 4096, 4097, 40_000, 65_536] {
+            let buffer = pool.take(room);
+            let capacity = buffer.capacity();
+            assert!(capacity >= room && capacity < (2 * room).max(257), "{capacity} for {room}");
+            pool.give(buffer);
+            assert_eq!(pool.bytes(), capacity);
+            assert_eq!(pool.take(capacity).capacity(), capacity);
+            assert_eq!(pool.bytes(), 0, "it is the one that was kept");
+        }
+        pool.give(Vec::with_capacity(5000));
+        assert_eq!((pool.take(4097).capacity(), pool.bytes()), (8192, 5000));
+        assert_eq!(pool.take(4096).capacity(), 5000);
     }
 
     #[test]

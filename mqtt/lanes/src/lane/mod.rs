@@ -127,6 +127,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.driver.wait(rest, &self.core.waker, &mut events);
         self.core.now = self.driver.now();
         self.core.again = false;
+        self.core.held_before = self.core.totals.output_held;
         self.core.counters.turns += 1;
         if self.core.counters.turns == 1 {
             self.call(Handler::started);
@@ -275,6 +276,9 @@ impl<H: Handler, D: Driver> Lane<H, D> {
                 let Some(message) = inlet.and_then(crate::ring::Inlet::pop) else { break };
                 self.core.counters.received += 1;
                 self.call(|handler, io| handler.message(io, lane, message));
+                if self.core.is_swollen() {
+                    break;
+                }
             }
             if let Some(inlet) = &mut self.core.mesh.inlets[from] {
                 self.core.again |= !inlet.is_empty();

@@ -12,8 +12,8 @@ use crate::{
 
 /// Bytes that one connection may write in one flush; the rest waits for the next turn.
 const FLUSH_MAX: usize = 1 << 20;
-/// [`Handler::drained`] is called with no more than this queued.
-const DRAINED: usize = 16 << 10;
+/// [`Handler::drained`] is called when the output that waits takes no more than this.
+const DRAINED: usize = 12 << 10;
 
 enum Flushed {
     All,
@@ -72,11 +72,12 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         if conn.flags.has(Flags::BROKEN) {
             return self.drop_output(id);
         }
-        let before = conn.output.queued();
+        let (queued, held) = (conn.output.queued(), conn.output.held());
         let flushed =
             if conn.flags.has(Flags::BLOCKED) { Flushed::Blocked } else { self.write_out(id) };
         let Some(conn) = self.core.conns.get_mut(id) else { return };
-        self.core.totals.output -= before - conn.output.queued();
+        self.core.totals.output -= queued - conn.output.queued();
+        self.core.totals.output_held -= held - conn.output.held();
         match flushed {
             Flushed::All if conn.phase == Phase::Closing => return self.end(id),
             Flushed::All => {}
@@ -127,6 +128,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let Some(conn) = self.core.conns.get_mut(id) else { return };
         self.core.counters.dropped_output += conn.output.queued() as u64;
         self.core.totals.output -= conn.output.queued();
+        self.core.totals.output_held -= conn.output.held();
         conn.output.release(&mut self.core.pool);
         if conn.phase == Phase::Closing {
             let why = conn.reason;
@@ -137,7 +139,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
 
     fn note_drained(&mut self, id: ConnId) {
         if let Some(conn) = self.core.open_mut(id)
-            && conn.output.queued() <= DRAINED
+            && conn.output.held() <= DRAINED
             && conn.flags.take(Flags::NOTIFY)
         {
             self.core.drained.push(id);
@@ -190,6 +192,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.core.timers.forget(id, &mut conn.timers);
         self.core.counters.dropped_output += conn.output.queued() as u64;
         self.core.totals.output -= conn.output.queued();
+        self.core.totals.output_held -= conn.output.held();
         conn.output.release(&mut self.core.pool);
         let input = std::mem::take(&mut conn.input);
         self.core.counters.dropped_input += input.len() as u64;

@@ -67,6 +67,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.core.timers.forget(id, &mut conn.timers);
         self.core.totals.input -= conn.input.len();
         self.core.totals.output -= conn.output.queued();
+        self.core.totals.output_held -= conn.output.held();
         let taken = self.driver.take(id);
         assert!(taken.is_some(), "{id} has no socket to move");
         let Some(Taken { socket, unread, unsent }) = taken else { return };
@@ -117,6 +118,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let mut conn = Conn::new(peer, admission);
         self.core.totals.input += input.len();
         self.core.totals.output += output.queued();
+        self.core.totals.output_held += output.held();
         if !input.is_empty() {
             conn.flags.set(Flags::OFFER);
         }

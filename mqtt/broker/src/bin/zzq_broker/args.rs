@@ -142,12 +142,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = parse_duration)]
     pub(crate) connect_timeout: Duration,
 
-    /// Output waiting for one connection above which nothing more is queued for it, at least 32KiB.
+    /// Memory of the output waiting for one connection above which nothing more is queued for it,
+    /// at least 32KiB.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) max_output: u64,
 
-    /// The same for all connections together, above which whoever has 32 KiB gets no more until it
-    /// has read; each lane has an equal share.
+    /// The same for all connections together, above which whoever has 28 KiB gets no more until it
+    /// has read, so that all have at most this and 32 KiB for each; each lane has an equal share.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub(crate) max_output_total: u64,
 

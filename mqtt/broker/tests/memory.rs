@@ -1,0 +1,149 @@
+//! Memory of connections: what is held for those who do not read.
+//!
+//! Assumes: one lane is stepped in the thread of the test, where what is allocated is counted. The
+//! wires lie in the same memory: little, and it is counted as well.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::time::Duration;
+
+use allocation_counter::{AllocationInfo, measure};
+use zzq_broker::clock::{Clock, Reading};
+use zzq_broker::stepped::{Stepped, SteppedOptions};
+use zzq_broker::{BrokerOptions, LogPolicy};
+use zzq_codec::{Connect, Delivery, Encoder, Packet, Publish, Subscribe, SubscriptionsBuf};
+use zzq_lanes::driver::Rest;
+use zzq_lanes::driver::mem::MemPeer;
+use zzq_types::{PacketId, Properties, ProtocolVersion, QoS, SubscribeOptions, TopicName};
+use zzq_wal::Options as LogOptions;
+use zzq_wal::sim_disk::VoidDisk;
+
+/// Nothing calls a lane when this disk has taken what it wrote: after so many turns in vain all is
+/// done.
+const IDLE: u32 = 4;
+
+#[derive(Clone, Copy)]
+struct Still;
+
+impl Clock for Still {
+    fn read(&mut self) -> Reading {
+        Reading { boot_ms: 0, wall_ms: 1_700_000_000_000 }
+    }
+}
+
+struct Tested(Stepped<VoidDisk, Still>);
+
+impl Tested {
+    fn new(change: impl FnOnce(&mut BrokerOptions)) -> Self {
+        let mut broker = BrokerOptions {
+            sys_interval: Duration::ZERO,
+            log: LogPolicy::Needed,
+            ..BrokerOptions::default()
+        };
+        change(&mut broker);
+        let log = LogOptions::from_os().unwrap();
+        let options = SteppedOptions { broker, random: 7, lanes: 1, ..SteppedOptions::new(log) };
+        let mut wait = |log: &zzq_wal::Log<VoidDisk>| {
+            log.helper_step(0);
+            true
+        };
+        Self(Stepped::start(VoidDisk::default(), options, Still, &mut wait).unwrap())
+    }
+
+    /// Turns until there is nothing to do; says what that allocated.
+    fn settle(&mut self) -> AllocationInfo {
+        let broker = &mut self.0;
+        measure(|| {
+            let mut idle = 0;
+            while idle < IDLE {
+                let mut worked = broker.rest(0) == Rest::Now;
+                broker.turn(0);
+                worked |= broker.helper_step();
+                idle = if worked { 0 } else { idle + 1 };
+            }
+        })
+    }
+
+    /// A client that has subscribed and taken what it was answered.
+    fn subscriber(&mut self, client: &str, filter: &str) -> MemPeer {
+        let peer = self.0.connect(0);
+        let connect = Connect::new(ProtocolVersion::V311, client);
+        let mut list = SubscriptionsBuf::new();
+        list.push(filter, SubscribeOptions::with_qos(QoS::AtMostOnce)).unwrap();
+        let subscribe = Packet::Subscribe(Subscribe {
+            packet_id: PacketId::new(1).unwrap(),
+            properties: Properties::EMPTY,
+            subscriptions: list.subscriptions(),
+        });
+        peer.send(&encoded(&[Packet::Connect(connect), subscribe]));
+        peer
+    }
+}
+
+fn encoded(packets: &[Packet<'_>]) -> Vec<u8> {
+    let encoder = Encoder::new(ProtocolVersion::V311);
+    let mut bytes = Vec::new();
+    for packet in packets {
+        encoder.encode(packet, &mut bytes).unwrap();
+    }
+    bytes
+}
+
+fn publishes(count: usize, payload: usize) -> Vec<u8> {
+    let payload = vec![b'x'; payload];
+    let topic = TopicName::new("a/topic").unwrap();
+    let one = Packet::Publish(Publish::new(topic, Delivery::AtMostOnce, &payload));
+    encoded(&vec![one; count])
+}
+
+/// A buffer that grows by doubling holds twice what was counted, and one publisher could have the
+/// memory of so many receivers filled before anybody looked.
+fn held_for_those_who_do_not_read(payload: usize) {
+    const RECEIVERS: usize = 2000;
+    const TOTAL: usize = 8 << 20;
+    /// As the options say of each where all together have too much.
+    const EACH: usize = 32 << 10;
+    /// What the publisher has sent beyond that, and the tables of the lane.
+    const BESIDE: usize = 1 << 20;
+    let mut tested = Tested::new(|options| options.limits.max_output_bytes_total = TOTAL);
+    let peers: Vec<MemPeer> =
+        (0..RECEIVERS).map(|n| tested.subscriber(&format!("r{n}"), "a/topic")).collect();
+    tested.settle();
+    for peer in &peers {
+        assert_eq!(peer.receive().len(), 4 + 5);
+        peer.set_window(0);
+    }
+    let publisher = tested.0.connect(0);
+    publisher.send(&encoded(&[Packet::Connect(Connect::new(ProtocolVersion::V311, "p"))]));
+    tested.settle();
+    let mut held = 0;
+    let chunk = publishes((64 << 10) / payload, payload);
+    for _ in 0..10 {
+        publisher.send(&chunk);
+        let counted = tested.settle();
+        held += counted.bytes_current;
+        let peak = usize::try_from(held.max(0)).unwrap();
+        assert!(
+            peak <= TOTAL + EACH * RECEIVERS + BESIDE,
+            "{} KiB are held for {RECEIVERS} receivers with payloads of {payload} bytes",
+            peak >> 10
+        );
+    }
+    // Payloads of 4 KiB and more are shared, so little is held of them.
+    assert!(held > 1 << 20, "nothing waits: {held}");
+}
+
+#[test]
+fn small_messages_for_those_who_do_not_read_take_what_the_options_say() {
+    held_for_those_who_do_not_read(64);
+}
+
+#[test]
+fn messages_of_half_a_page_for_those_who_do_not_read_take_what_the_options_say() {
+    held_for_those_who_do_not_read(2100);
+}
+
+#[test]
+fn large_messages_for_those_who_do_not_read_take_what_the_options_say() {
+    held_for_those_who_do_not_read(9000);
+}
