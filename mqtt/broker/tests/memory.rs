@@ -10,11 +10,14 @@ use std::time::Duration;
 use allocation_counter::{AllocationInfo, measure};
 use zzq_broker::clock::{Clock, Reading};
 use zzq_broker::stepped::{Stepped, SteppedOptions};
-use zzq_broker::{BrokerOptions, LogPolicy};
+use zzq_broker::{BrokerOptions, LogPolicy, Qos0Full};
 use zzq_codec::{Connect, Delivery, Encoder, Packet, Publish, Subscribe, SubscriptionsBuf};
 use zzq_lanes::driver::Rest;
 use zzq_lanes::driver::mem::MemPeer;
-use zzq_types::{PacketId, Properties, ProtocolVersion, QoS, SubscribeOptions, TopicName};
+use zzq_types::{
+    PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, SubscribeOptions,
+    TopicName,
+};
 use zzq_wal::Options as LogOptions;
 use zzq_wal::sim_disk::VoidDisk;
 
@@ -64,10 +67,25 @@ impl Tested {
         })
     }
 
-    /// A client that has subscribed and taken what it was answered.
+    /// A client that has subscribed at QoS 0.
     fn subscriber(&mut self, client: &str, filter: &str) -> MemPeer {
+        self.subscriber_of(ProtocolVersion::V311, client, filter, None)
+    }
+
+    fn subscriber_of(
+        &mut self,
+        version: ProtocolVersion,
+        client: &str,
+        filter: &str,
+        max_packet: Option<u32>,
+    ) -> MemPeer {
         let peer = self.0.connect(0);
-        let connect = Connect::new(ProtocolVersion::V311, client);
+        let mut properties = PropertiesBuf::new();
+        if let Some(bytes) = max_packet {
+            properties.push(Property::MaximumPacketSize(bytes)).unwrap();
+        }
+        let properties = properties.as_properties();
+        let connect = Connect { properties, ..Connect::new(version, client) };
         let mut list = SubscriptionsBuf::new();
         list.push(filter, SubscribeOptions::with_qos(QoS::AtMostOnce)).unwrap();
         let subscribe = Packet::Subscribe(Subscribe {
@@ -75,13 +93,17 @@ impl Tested {
             properties: Properties::EMPTY,
             subscriptions: list.subscriptions(),
         });
-        peer.send(&encoded(&[Packet::Connect(connect), subscribe]));
+        peer.send(&encoded_as(version, &[Packet::Connect(connect), subscribe]));
         peer
     }
 }
 
 fn encoded(packets: &[Packet<'_>]) -> Vec<u8> {
-    let encoder = Encoder::new(ProtocolVersion::V311);
+    encoded_as(ProtocolVersion::V311, packets)
+}
+
+fn encoded_as(version: ProtocolVersion, packets: &[Packet<'_>]) -> Vec<u8> {
+    let encoder = Encoder::new(version);
     let mut bytes = Vec::new();
     for packet in packets {
         encoder.encode(packet, &mut bytes).unwrap();
@@ -131,6 +153,52 @@ fn held_for_those_who_do_not_read(payload: usize) {
     }
     // Payloads of 4 KiB and more are shared, so little is held of them.
     assert!(held > 1 << 20, "nothing waits: {held}");
+}
+
+/// What one publisher sends at once may be more than all outputs together hold: the rest waits for
+/// those who read, and is not dropped as for those who do not.
+#[test]
+fn more_than_all_outputs_hold_reaches_those_who_read() {
+    const RECEIVERS: usize = 1000;
+    for qos0_full in [Qos0Full::Slow, Qos0Full::Drop] {
+        let mut tested = Tested::new(|options| {
+            options.limits.max_output_bytes_total = 8 << 20;
+            options.qos0_full = qos0_full;
+        });
+        let peers: Vec<MemPeer> =
+            (0..RECEIVERS).map(|n| tested.subscriber(&format!("r{n}"), "a/topic")).collect();
+        let publisher = tested.0.connect(0);
+        publisher.send(&encoded(&[Packet::Connect(Connect::new(ProtocolVersion::V311, "p"))]));
+        tested.settle();
+        for peer in &peers {
+            assert_eq!(peer.receive().len(), 4 + 5);
+        }
+        let all = publishes(1024, 64);
+        publisher.send(&all);
+        tested.settle();
+        let received = peers.iter().map(|peer| peer.receive().len());
+        assert!(
+            received.clone().all(|len| len == all.len()),
+            "{qos0_full:?}: {:?}",
+            received.min()
+        );
+    }
+}
+
+/// A message that its receiver does not take is not room that its output lacks.
+#[test]
+fn what_is_too_large_for_its_receiver_takes_no_room() {
+    let mut tested = Tested::new(|options| options.qos0_full = Qos0Full::Drop);
+    let small = tested.subscriber_of(ProtocolVersion::V5, "small", "a/topic", Some(100));
+    let publisher = tested.0.connect(0);
+    publisher.send(&encoded(&[Packet::Connect(Connect::new(ProtocolVersion::V311, "p"))]));
+    tested.settle();
+    small.receive();
+    let mut all = publishes(1, 1_200_000);
+    all.extend(publishes(1, 1));
+    publisher.send(&all);
+    tested.settle();
+    assert_eq!(small.receive().len(), publishes(1, 1).len() + 1, "with its properties");
 }
 
 #[test]

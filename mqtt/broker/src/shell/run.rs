@@ -74,6 +74,10 @@ impl<D: Disk> Shell<D> {
                 taken.bytes += part.as_bytes().len();
                 taken.payload += part.payload_bytes();
                 run = run.split_at(part.len()).1;
+                if io.is_swollen() {
+                    // The rest is offered again, behind what is sent now.
+                    run = run.split_at(0).0;
+                }
             }
             taken.left = run.as_bytes().len();
         }

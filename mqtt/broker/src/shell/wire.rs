@@ -365,6 +365,8 @@ impl Wire {
         };
         let extra = self.extra.as_properties().as_bytes().len() + properties.as_bytes().len();
         let bytes = content.topic.as_str().len() + extra + content.payload.len() + HEADER_MOST;
+        // What is too large for its receiver takes no room.
+        let bytes = bytes.min(encoder.limits.max_packet as usize);
         let mut output = io.output_for(conn, bytes).ok_or(Unsent::Gone)?;
         let start = output.len();
         let place =
