@@ -65,8 +65,12 @@ pub(crate) fn topic_filter(text: &str) -> Option<TopicFilter<'_>> {
     TopicFilter::new(behind.map_or(text, |(_, filter)| filter)).ok()
 }
 
+/// So many characters are quoted of what is no start: it may be as long as a property, beside each
+/// filter of a packet.
+const QUOTED: usize = 40;
+
 fn start(text: &str) -> Result<Start, AskError> {
-    let failed = || AskError::Start(text.to_owned());
+    let failed = || AskError::Start(text.chars().take(QUOTED).collect());
     if text == "all" {
         return Ok(Start::All);
     }
@@ -112,6 +116,8 @@ mod tests {
             let error = ask("a", Some(bad)).unwrap_err();
             assert!(error.to_string().contains("@OFFSET"), "{bad}: {error}");
         }
+        let long = "x".repeat(usize::from(u16::MAX));
+        assert!(ask("a", Some(&long)).unwrap_err().to_string().len() < 200);
         assert_eq!(ask("$replay/all", None), Err(AskError::Shape));
         assert!(matches!(ask("$replay/all/", None), Err(AskError::Filter(_))));
         assert!(matches!(ask("$replay/all/a#", None), Err(AskError::Filter(_))));
