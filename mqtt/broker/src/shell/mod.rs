@@ -195,6 +195,7 @@ pub(crate) struct Shell<D: Disk> {
     throttled: Throttled,
     full: Full,
     refused_filters_told: Seldom,
+    denied_told: Seldom,
     /// Connections that wait for a full queue.
     holding: Holding,
     /// Sessions that are down and whose record of it found no room.
@@ -305,6 +306,7 @@ impl<D: Disk> Shell<D> {
             throttled: Throttled::default(),
             full: Full::default(),
             refused_filters_told: Seldom::default(),
+            denied_told: Seldom::default(),
             holding: Holding::default(),
             farewells: Vec::new(),
             pending: BTreeMap::new(),

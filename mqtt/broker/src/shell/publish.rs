@@ -321,6 +321,7 @@ impl<D: Disk> Shell<D> {
         delivery: Delivery,
         denied: Denied,
     ) -> Flow {
+        self.tell_turned_down(conn, denied);
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let v5 = link.encoder.version.is_v5();
         let keeps_silent = !v5 && delivery != Delivery::AtMostOnce;

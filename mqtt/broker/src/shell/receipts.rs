@@ -8,7 +8,7 @@ use zzq_engine::record::{Closing, ExpiredTopics, NumberRange, RangeSetsBuf, Rece
 use zzq_engine::session::{Answered, Received};
 use zzq_engine::{QueueNumber, Record, SessionNumber};
 use zzq_lanes::ConnId;
-use zzq_types::{PacketId, ReasonCode};
+use zzq_types::{PacketId, Properties, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
@@ -16,7 +16,7 @@ use super::journal::How;
 use super::link::Outbound;
 use super::packet_out::write_acks;
 use super::ranges::Ranges;
-use super::why::{UNKNOWN, UNKNOWN_PROPERTY};
+use super::why::{UNKNOWN, UNKNOWN_PROPERTY, takes_texts};
 use super::{Flow, Io, Shell};
 use crate::planted::{self, Bug};
 
@@ -145,7 +145,7 @@ impl<D: Disk> Shell<D> {
         link.inbound = link.inbound.saturating_sub(u32::try_from(rels.len()).unwrap_or(u32::MAX));
         let encoder = link.encoder;
         // The first of them is told why, which is enough for all.
-        let mut text = UNKNOWN_PROPERTY;
+        let mut text = if takes_texts(io, conn) { UNKNOWN_PROPERTY } else { Properties::EMPTY };
         let released = self.state.release_run(session, rels.ids()).map(|(packet_id, was_open)| {
             if was_open {
                 return Ack::success(packet_id);

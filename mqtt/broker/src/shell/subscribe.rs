@@ -24,7 +24,7 @@ use super::packet_out::write_packet;
 use super::replay::{Starts, begin};
 use super::retained::Wish;
 use super::rights::Permits;
-use super::why::{Texts, reason_string};
+use super::why::{Texts, reason_string, takes_texts};
 use super::{Flow, Io, Shell};
 use crate::hooks::{Event, Permit};
 use crate::planted::{self, Bug};
@@ -134,7 +134,8 @@ impl<D: Disk> Shell<D> {
         }
         let mut wishes = self.take_subscriptions(session, &granted, id);
         let taken = self.taken(session, &granted, id);
-        let packet = self.sub_ack(conn, subscribe, &codes, &texts.joined());
+        let why = if takes_texts(io, conn) { texts.joined() } else { String::new() };
+        let packet = self.sub_ack(conn, subscribe, &codes, &why);
         if granted.is_empty() {
             write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&packet));
             return Flow::Next;
@@ -579,7 +580,8 @@ impl<D: Disk> Shell<D> {
         }
         let mut packet = Vec::new();
         let codes = if version.is_v5() { &codes[..] } else { &[] };
-        let said = reason_string(&texts.joined());
+        let said = if takes_texts(io, conn) { texts.joined() } else { String::new() };
+        let said = reason_string(&said);
         let ack = UnsubAck {
             packet_id: unsubscribe.packet_id,
             properties: said.as_properties(),

@@ -105,6 +105,11 @@ pub(super) const UNKNOWN: &str = "no message with this identifier is under way";
 pub(super) const UNKNOWN_PROPERTY: Properties<'static> =
     Properties::from_checked(b"\x1F\x00\x2Cno message with this identifier is under way");
 
+/// Whether a client is told more than codes.
+pub(super) fn takes_texts<D: Disk>(io: &Io<'_, D>, conn: ConnId) -> bool {
+    io.queued_bytes(conn) <= UNREAD_MOST
+}
+
 /// A Reason String, unless there is nothing to say.
 pub(super) fn reason_string(text: &str) -> PropertiesBuf {
     let mut properties = PropertiesBuf::new();
@@ -145,6 +150,17 @@ impl<D: Disk> Shell<D> {
         self.write_refusal(io, conn, AckKind::PubComp, ack, UNKNOWN);
     }
 
+    /// One line for messages that are not taken, of which there may be many: the version may know
+    /// no way to tell their client.
+    pub(super) fn tell_turned_down(&mut self, conn: ConnId, denied: Denied) {
+        let Some(link) = self.links.get(conn) else { return };
+        if let Some(untold) = self.denied_told.tell(self.now_ms) {
+            let (peer, client, reason) = (link.peer, &link.client, denied.code());
+            let why = denied.why(&self.shared.options.limits);
+            tracing::info!(%peer, %client, %reason, %why, untold, "a message is refused");
+        }
+    }
+
     /// Writes an acknowledgement that says no, and why.
     pub(super) fn write_refusal(
         &mut self,
@@ -154,8 +170,7 @@ impl<D: Disk> Shell<D> {
         ack: Ack<'_>,
         why: &str,
     ) {
-        let reads = io.queued_bytes(conn) <= UNREAD_MOST;
-        let properties = reason_string(if reads { why } else { "" });
+        let properties = reason_string(if takes_texts(io, conn) { why } else { "" });
         let ack = Ack { properties: properties.as_properties(), ..ack };
         self.write_ack(io, conn, kind, ack);
     }
