@@ -13,7 +13,7 @@ use zzq_sim::self_test::{BUGS, CONTROLS};
 #[command(version)]
 #[expect(clippy::struct_excessive_bools, reason = "options that are independent")]
 pub(crate) struct Args {
-    /// How many seeds. 100 and more are clean only if they have reached every kind of fault.
+    /// How many seeds. 1000 and more are clean only if they have reached every kind of fault.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: u64,
     /// The first seed.
