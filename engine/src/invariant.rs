@@ -106,8 +106,7 @@ fn check_session(state: &State, session: &Session) -> Result<(), Violation> {
     require(below, "a session has a number below the next", place)?;
     session.queue.check().or_else(|rule| require(false, rule, place))?;
     let waits = session
-        .will
-        .as_ref()
+        .will()
         .is_none_or(|will| will.due_ms.is_some() == matches!(session.link, Link::Down { .. }));
     require(waits, "a will waits while its session is down", place)?;
     let mut numbers = BTreeSet::new();
@@ -120,7 +119,7 @@ fn check_session(state: &State, session: &Session) -> Result<(), Violation> {
         let known = session.subscriptions.filter_of(number).is_some();
         require(known, "what starts in the past is a subscription", place)?;
     }
-    for (number, filter) in &session.left {
+    for (number, filter) in session.left() {
         let own = *number < session.next_sub && numbers.insert(*number);
         require(own && is_shared(filter), "what was left was shared", place)?;
     }

@@ -7,6 +7,7 @@ mod inbound;
 mod outbound;
 mod queue;
 mod replay;
+mod rested;
 mod subscriptions;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub use outbound::{Answered, EARLY_MAX, Outbound, Outgoing, Progress, Received};
 pub(crate) use queue::{Extra, Incoming};
 pub use queue::{JUMP, Queue, Untouched, Waiting};
 pub use replay::Replay;
+pub(crate) use rested::Rested;
 pub use subscriptions::{Subscription, Subscriptions};
 
 use crate::number::{SessionNumber, SubNumber};
@@ -53,14 +55,22 @@ pub struct Session {
     pub(crate) subscriptions: Subscriptions,
     /// One above the highest number that a subscription had.
     pub(crate) next_sub: SubNumber,
-    pub(crate) queue: Queue,
+    pub(crate) queue: Rested,
     pub(crate) inbound: Inbound,
-    pub(crate) will: Option<Will>,
-    /// Shared subscriptions that are no more, whose picks may still be here or under way.
-    pub(crate) left: Vec<(SubNumber, Box<str>)>,
-    /// Its subscriptions that start in the past, by number; most have none.
-    pub(crate) replays: Vec<(SubNumber, Replay)>,
+    pub(crate) will: Option<Box<Will>>,
+    rare: Option<Box<Rare>>,
 }
+
+/// What few sessions have.
+#[derive(Clone, Debug, Default)]
+struct Rare {
+    /// Shared subscriptions that are no more, whose picks may still be here or under way.
+    left: Vec<(SubNumber, Box<str>)>,
+    /// Subscriptions that start in the past, by number.
+    replays: Vec<(SubNumber, Replay)>,
+}
+
+const _: () = assert!(size_of::<Session>() <= 144, "what a session takes");
 
 /// When something is to be done about a session that is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,11 +91,10 @@ impl Session {
             window,
             subscriptions: Subscriptions::default(),
             next_sub: SubNumber::default(),
-            queue: Queue::default(),
+            queue: Rested::default(),
             inbound: Inbound::default(),
             will: None,
-            left: Vec::new(),
-            replays: Vec::new(),
+            rare: None,
         }
     }
 
@@ -97,6 +106,11 @@ impl Session {
     /// Whose it is.
     pub fn client(&self) -> &str {
         &self.client
+    }
+
+    /// The same, for who keeps it as long.
+    pub fn client_shared(&self) -> Arc<str> {
+        Arc::clone(&self.client)
     }
 
     /// Whether it has a connection.
@@ -130,7 +144,7 @@ impl Session {
     }
 
     /// What is owed to it at QoS 1 and 2.
-    pub const fn queue(&self) -> &Queue {
+    pub fn queue(&self) -> &Queue {
         &self.queue
     }
 
@@ -140,30 +154,46 @@ impl Session {
     }
 
     /// Its will.
-    pub const fn will(&self) -> Option<&Will> {
-        self.will.as_ref()
+    pub fn will(&self) -> Option<&Will> {
+        self.will.as_deref()
+    }
+
+    /// Shared subscriptions that are no more, whose picks may still be here or under way.
+    pub(crate) fn left(&self) -> &[(SubNumber, Box<str>)] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.left)
+    }
+
+    /// See [`Session::left`].
+    pub(crate) fn left_mut(&mut self) -> &mut Vec<(SubNumber, Box<str>)> {
+        &mut self.rare.get_or_insert_default().left
     }
 
     /// How far one of its subscriptions has come that starts in the past.
     pub fn replay(&self, number: SubNumber) -> Option<&Replay> {
-        self.replays.iter().find(|(known, _)| *known == number).map(|(_, replay)| replay)
+        let replays = &self.rare.as_ref()?.replays;
+        replays.iter().find(|(known, _)| *known == number).map(|(_, replay)| replay)
     }
 
     /// All of these.
     pub fn replays(&self) -> impl Iterator<Item = (SubNumber, &Replay)> {
-        self.replays.iter().map(|(number, replay)| (*number, replay))
+        let replays = self.rare.as_ref().map_or(&[][..], |rare| &rare.replays);
+        replays.iter().map(|(number, replay)| (*number, replay))
     }
 
     pub(crate) fn replay_mut(&mut self, number: SubNumber) -> Option<&mut Replay> {
-        self.replays.iter_mut().find(|(known, _)| *known == number).map(|(_, replay)| replay)
+        let replays = &mut self.rare.as_mut()?.replays;
+        replays.iter_mut().find(|(known, _)| *known == number).map(|(_, replay)| replay)
     }
 
     /// A subscription starts in the past, anew perhaps, or does not.
     pub(crate) fn set_replay(&mut self, number: SubNumber, replay: Option<Replay>) {
-        self.replays.retain(|(known, _)| *known != number);
+        if let Some(rare) = &mut self.rare {
+            rare.replays.retain(|(known, _)| *known != number);
+        }
         if let Some(replay) = replay {
-            let at = self.replays.partition_point(|(known, _)| *known < number);
-            self.replays.insert(at, (number, replay));
+            let replays = &mut self.rare.get_or_insert_default().replays;
+            let at = replays.partition_point(|(known, _)| *known < number);
+            replays.insert(at, (number, replay));
         }
     }
 
@@ -180,7 +210,7 @@ impl Session {
 
     /// The filter of a shared subscription that it has or had.
     pub fn shared_filter(&self, number: SubNumber) -> Option<&str> {
-        let had = || self.left.iter().find(|(left, _)| *left == number).map(|(_, text)| &**text);
+        let had = || self.left().iter().find(|(left, _)| *left == number).map(|(_, text)| &**text);
         self.subscriptions.filter_of(number).filter(|text| is_shared(text)).or_else(had)
     }
 
@@ -188,14 +218,16 @@ impl Session {
     /// for it can come to no other session.
     pub(crate) fn may_leave_queue(&self) -> bool {
         let mut filters = self.subscriptions.iter();
-        let shares = !self.left.is_empty() || filters.any(|(filter, _)| is_shared(filter));
+        let shares = !self.left().is_empty() || filters.any(|(filter, _)| is_shared(filter));
         matches!(self.link, Link::Down { .. }) && !self.is_volatile() && !shares
     }
 
+    #[inline]
     pub(crate) fn timers(&self) -> Timers {
-        if self.link == Link::Up {
-            return Timers::default();
-        }
+        if self.link == Link::Up { Timers::default() } else { self.timers_of_down() }
+    }
+
+    fn timers_of_down(&self) -> Timers {
         Timers {
             will: self.will.as_ref().and_then(|will| Some((will.due_ms?, will.lsn))),
             messages: self.queue.next_expiry_ms(),
@@ -219,10 +251,11 @@ impl Session {
         if !is_shared(&filter) {
             return;
         }
-        self.left.push((number, filter));
-        let mut surplus = self.left.len().saturating_sub(LEFT_MAX);
+        let left = &mut self.rare.get_or_insert_default().left;
+        left.push((number, filter));
+        let mut surplus = left.len().saturating_sub(LEFT_MAX);
         let queue = &self.queue;
-        self.left.retain(|(left, _)| {
+        left.retain(|(left, _)| {
             let forget = surplus > 0 && !queue.has_pick(*left);
             surplus -= usize::from(forget);
             !forget

@@ -19,7 +19,7 @@ use crate::group::Ended;
 use crate::number::{QueueNumber, SessionNumber};
 use crate::record::NumberRange;
 use crate::retained::{Retained, RetainedCursor, RetainedStore};
-use crate::session::{Link, Session, Timers, Untouched};
+use crate::session::{Link, Queue, Session, Timers, Untouched};
 use crate::shard::Shard;
 use crate::will::DetachedWill;
 
@@ -258,6 +258,23 @@ impl State {
         let result = change(session, &mut self.counters);
         self.queued = self.queued - waited + session.queue.len();
         self.queued_bytes = self.queued_bytes - weighed + session.queue.bytes();
+        self.deadlines.change(number, before, session.timers());
+        Some(result)
+    }
+
+    /// The same of its queue alone.
+    pub(crate) fn change_queue<R>(
+        &mut self,
+        number: SessionNumber,
+        change: impl FnOnce(&mut Queue, &mut Counters) -> R,
+    ) -> Option<R> {
+        let session = self.sessions.get_mut(&number)?;
+        let before = session.timers();
+        let queue = &mut *session.queue;
+        let (waited, weighed) = (queue.len(), queue.bytes());
+        let result = change(queue, &mut self.counters);
+        self.queued = self.queued - waited + queue.len();
+        self.queued_bytes = self.queued_bytes - weighed + queue.bytes();
         self.deadlines.change(number, before, session.timers());
         Some(result)
     }

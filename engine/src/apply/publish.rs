@@ -156,7 +156,7 @@ impl State {
             }
             return;
         }
-        match self.change(session, |found, _| found.queue.push(incoming(message, to, placed))) {
+        match self.change_queue(session, |queue, _| queue.push(incoming(message, to, placed))) {
             Some(Some(number)) => {
                 effects.emit(Effect::Queued { session, number, lsn, qos, late: is_late });
             }

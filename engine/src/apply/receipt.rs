@@ -15,12 +15,12 @@ impl State {
     //= MQTT5-4.8.2-6
     pub(super) fn receipt(&mut self, receipt: &Receipt<'_>, effects: &mut impl Effects) {
         for set in receipt.sets {
-            let known = self.change(set.session, |session, counters| {
+            let known = self.change_queue(set.session, |queue, counters| {
                 for range in set.ranges {
                     let released = |lsn| release(effects, lsn);
                     let ignored = match set.closing {
-                        Closing::Taken => session.queue.take(range, released),
-                        _ => session.queue.close(range, released),
+                        Closing::Taken => queue.take(range, released),
+                        _ => queue.close(range, released),
                     };
                     counters.add(Ignored::UnknownNumber, ignored);
                 }
@@ -32,9 +32,9 @@ impl State {
     //= MQTT5-3.3.2-5
     pub(super) fn expire(&mut self, expire: &Expire<'_>, effects: &mut impl Effects) {
         for set in expire.sets {
-            let known = self.change(set.session, |session, counters| {
+            let known = self.change_queue(set.session, |queue, counters| {
                 for range in set.ranges {
-                    let kept = session.queue.give_up(range, |lsn| release(effects, lsn));
+                    let kept = queue.give_up(range, |lsn| release(effects, lsn));
                     counters.add(Ignored::MayHaveBeenSent, kept);
                 }
             });

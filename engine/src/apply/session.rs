@@ -152,7 +152,7 @@ impl State {
             if let Some(old) = session.will.take() {
                 release(effects, old.lsn);
             }
-            session.will = Some(Will { lsn, delay_s: will.delay_s, due_ms: None });
+            session.will = Some(Box::new(Will { lsn, delay_s: will.delay_s, due_ms: None }));
             effects.emit(Effect::WillHeld { session: number, lsn });
         });
     }
@@ -277,14 +277,14 @@ impl State {
 }
 
 fn announce_will(session: &Session, effects: &mut impl Effects) {
-    if let Some(Will { lsn, due_ms: Some(due_ms), .. }) = session.will {
+    if let Some(&Will { lsn, due_ms: Some(due_ms), .. }) = session.will() {
         effects.emit(Effect::WillDue { session: session.number, lsn, due_ms });
     }
 }
 
 /// What its groups may still get is kept, if the session was in any; the rest is let go.
 fn leave_to_groups(session: &Session, effects: &mut impl Effects) -> Option<Ended> {
-    let mut shares: BTreeMap<_, Box<str>> = session.left.iter().cloned().collect();
+    let mut shares: BTreeMap<_, Box<str>> = session.left().iter().cloned().collect();
     for (filter, sub) in session.subscriptions.iter().filter(|(filter, _)| is_shared(filter)) {
         shares.insert(sub.number, filter.into());
     }

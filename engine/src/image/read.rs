@@ -12,7 +12,7 @@ use crate::invariant::{self, Violation};
 use crate::number::{QueueNumber, SessionNumber, SubNumber};
 use crate::record::read_replay;
 use crate::retained::Retained;
-use crate::session::{Extra, Link, Queue, Session, Subscription, Waiting};
+use crate::session::{Extra, Link, Rested, Session, Subscription, Waiting};
 use crate::shard::Shard;
 use crate::state::State;
 use crate::will::{DetachedWill, Will};
@@ -150,7 +150,7 @@ impl Loader {
         let flags = value.byte()?;
         let Some(session) = self.state.sessions.get_mut(&session) else { return Ok(()) };
         if flags == LEFT {
-            session.left.push((number, filter(value.rest())?.into()));
+            session.left_mut().push((number, filter(value.rest())?.into()));
             return Ok(());
         }
         let options = SubscribeOptions::from_byte(flags & !HAS_ID)
@@ -294,14 +294,14 @@ pub(super) fn read_session(
     session.next_sub = SubNumber::new(value.int32()?);
     let mut mark = || value.int().and_then(|n| within(n, QueueNumber::MAX.get()));
     let (last, dup_through, doubtful) = (mark()?, mark()?, mark()?);
-    session.queue = Queue::with_marks(last, dup_through, doubtful, Lsn::new(value.int()?));
+    session.queue = Rested::with_marks(last, dup_through, doubtful, Lsn::new(value.int()?));
     if flags & UP == 0 {
         session.link = Link::Down { since_ms: value.int()? };
     }
     if flags & HAS_WILL != 0 {
         let (lsn, delay_s) = (Lsn::new(value.int()?), value.int32()?);
         let due_ms = if flags & WILL_DUE == 0 { None } else { Some(value.int()?) };
-        session.will = Some(Will { lsn, delay_s, due_ms });
+        session.will = Some(Box::new(Will { lsn, delay_s, due_ms }));
     }
     value.end()?;
     Ok(session)

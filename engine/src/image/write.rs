@@ -145,7 +145,7 @@ fn subscriptions(session: &Session) -> Vec<(Vec<u8>, Vec<u8>)> {
         value.extend_from_slice(filter.as_bytes());
         entries.push((sub.number, value));
     }
-    for (number, filter) in &session.left {
+    for (number, filter) in session.left() {
         entries.push((*number, [&[LEFT][..], filter.as_bytes()].concat()));
     }
     entries.sort_unstable();

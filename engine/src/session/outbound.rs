@@ -168,16 +168,22 @@ struct GivenUp {
 impl Outbound {
     /// For a new connection whose client takes `window` messages unacknowledged.
     pub fn new(queue: &Queue, window: u16) -> Self {
-        let first_open = queue.first_open().get();
+        Self::from(queue.first_open(), window)
+    }
+
+    /// The same, when the connection is not as new any more: `first_open` is what was the first
+    /// open number of the queue when it was, and nothing was sent since.
+    pub const fn from(first_open: QueueNumber, window: u16) -> Self {
+        let first_open = first_open.get();
         Self {
             window,
             used: 0,
             cursor: first_open - 1,
             sent: 0,
             flight: VecDeque::new(),
-            early: Early { settled: first_open - 1, ..Early::default() },
+            early: Early { settled: first_open - 1, pending: None, latest: (Lsn::ZERO, 0) },
             closed: Closed { first_open, pending: None },
-            given_up: GivenUp::default(),
+            given_up: GivenUp { count: 0, open: VecDeque::new(), pending: None },
             free: None,
         }
     }

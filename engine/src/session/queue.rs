@@ -128,6 +128,22 @@ pub struct Queue {
 }
 
 impl Queue {
+    /// One that nothing was ever in.
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: VecDeque::new(),
+            base: 0,
+            last: 0,
+            dup_through: 0,
+            doubtful: 0,
+            late_at: 0,
+            open: 0,
+            bytes: 0,
+            extras: None,
+            untouched: None,
+        }
+    }
+
     /// The number that the last message got; [`QueueNumber::ZERO`] before all.
     pub const fn last(&self) -> QueueNumber {
         QueueNumber::new(self.last)

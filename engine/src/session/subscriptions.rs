@@ -1,4 +1,5 @@
-//! The subscriptions of one session, by filter: a short list, or a tree once there are many.
+//! The subscriptions of one session, by filter: one in place, a short list, or a tree once there
+//! are many.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,9 @@ pub struct Subscriptions(Map);
 
 #[derive(Clone, Debug)]
 enum Map {
-    /// Sorted by filter: most sessions have one or two, and a tree's node holds eleven.
+    /// As most sessions have it.
+    One((Box<str>, Subscription)),
+    /// Sorted by filter; none, perhaps. A tree's node holds eleven.
     Few(Vec<(Box<str>, Subscription)>),
     Many(BTreeMap<Box<str>, Subscription>),
 }
@@ -40,6 +43,7 @@ impl Subscriptions {
     /// How many there are.
     pub fn len(&self) -> usize {
         match &self.0 {
+            Map::One(_) => 1,
             Map::Few(list) => list.len(),
             Map::Many(tree) => tree.len(),
         }
@@ -55,6 +59,7 @@ impl Subscriptions {
     //= MQTT311-3.10.4-1
     pub fn get(&self, filter: &str) -> Option<&Subscription> {
         match &self.0 {
+            Map::One((known, sub)) => (**known == *filter).then_some(sub),
             Map::Few(list) => Some(&list[find(list, filter).ok()?].1),
             Map::Many(tree) => tree.get(filter),
         }
@@ -63,10 +68,12 @@ impl Subscriptions {
     /// All with their filters, sorted by filter.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Subscription)> {
         let (few, many) = match &self.0 {
-            Map::Few(list) => (Some(list.iter().map(|(filter, sub)| (&**filter, sub))), None),
-            Map::Many(tree) => (None, Some(tree.iter().map(|(filter, sub)| (&**filter, sub)))),
+            Map::One(one) => (std::slice::from_ref(one), None),
+            Map::Few(list) => (&list[..], None),
+            Map::Many(tree) => (&[][..], Some(tree)),
         };
-        few.into_iter().flatten().chain(many.into_iter().flatten())
+        let many = many.into_iter().flatten().map(|(filter, sub)| (&**filter, sub));
+        few.iter().map(|(filter, sub)| (&**filter, sub)).chain(many)
     }
 
     /// The filter under this number. Looks at each: only for rare events.
@@ -78,9 +85,20 @@ impl Subscriptions {
     //= MQTT5-3.8.4-3
     //= MQTT311-3.8.4-3
     pub(crate) fn set(&mut self, filter: &str, sub: Subscription) -> Option<Subscription> {
+        if let Map::One((known, before)) = &mut self.0 {
+            if **known == *filter {
+                return Some(core::mem::replace(before, sub));
+            }
+            let one = (core::mem::take(known), *before);
+            self.0 = Map::Few(vec![one]);
+        }
         if let Map::Few(list) = &mut self.0 {
             match find(list, filter) {
                 Ok(at) => return Some(core::mem::replace(&mut list[at].1, sub)),
+                Err(_) if list.is_empty() => {
+                    self.0 = Map::One((filter.into(), sub));
+                    return None;
+                }
                 Err(at) if list.len() < FEW_MAX => {
                     list.reserve_exact(1);
                     list.insert(at, (filter.into(), sub));
@@ -91,7 +109,7 @@ impl Subscriptions {
         }
         match &mut self.0 {
             Map::Many(tree) => tree.insert(filter.into(), sub),
-            Map::Few(_) => None,
+            Map::One(_) | Map::Few(_) => None,
         }
     }
 
@@ -100,6 +118,12 @@ impl Subscriptions {
     //= MQTT311-3.10.4-1
     pub(crate) fn remove(&mut self, filter: &str) -> Option<(Box<str>, Subscription)> {
         match &mut self.0 {
+            Map::One((known, _)) if **known != *filter => None,
+            Map::One((known, sub)) => {
+                let one = (core::mem::take(known), *sub);
+                self.0 = Map::Few(Vec::new());
+                Some(one)
+            }
             Map::Few(list) => {
                 let at = find(list, filter).ok()?;
                 Some(list.remove(at))

@@ -1,4 +1,5 @@
-//! Memory of connections: what is held for those who do not read.
+//! Memory of connections: what many of them hold that do nothing, and what is held for those who do
+//! not read.
 //!
 //! Assumes: one lane is stepped in the thread of the test, where what is allocated is counted. The
 //! wires lie in the same memory: little, and it is counted as well.
@@ -11,12 +12,14 @@ use allocation_counter::{AllocationInfo, measure};
 use zzq_broker::clock::{Clock, Reading};
 use zzq_broker::stepped::{Stepped, SteppedOptions};
 use zzq_broker::{BrokerOptions, LogPolicy, Qos0Full};
-use zzq_codec::{Connect, Delivery, Encoder, Packet, Publish, Subscribe, SubscriptionsBuf};
+use zzq_codec::{
+    Connect, Delivery, Disconnect, Encoder, Packet, Publish, Subscribe, SubscriptionsBuf,
+};
 use zzq_lanes::driver::Rest;
 use zzq_lanes::driver::mem::MemPeer;
 use zzq_types::{
-    PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, SubscribeOptions,
-    TopicName,
+    PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
+    SubscribeOptions, TopicName,
 };
 use zzq_wal::Options as LogOptions;
 use zzq_wal::sim_disk::VoidDisk;
@@ -68,24 +71,14 @@ impl Tested {
     }
 
     /// A client that has subscribed at QoS 0.
-    fn subscriber(&mut self, client: &str, filter: &str) -> MemPeer {
-        self.subscriber_of(ProtocolVersion::V311, client, filter, None)
+    fn subscriber(&mut self, client: &str, filter: &str, clean_start: bool) -> MemPeer {
+        let connect = Connect { clean_start, ..Connect::new(ProtocolVersion::V311, client) };
+        self.subscriber_by(connect, filter)
     }
 
-    fn subscriber_of(
-        &mut self,
-        version: ProtocolVersion,
-        client: &str,
-        filter: &str,
-        max_packet: Option<u32>,
-    ) -> MemPeer {
+    fn subscriber_by(&mut self, connect: Connect<'_>, filter: &str) -> MemPeer {
         let peer = self.0.connect(0);
-        let mut properties = PropertiesBuf::new();
-        if let Some(bytes) = max_packet {
-            properties.push(Property::MaximumPacketSize(bytes)).unwrap();
-        }
-        let properties = properties.as_properties();
-        let connect = Connect { properties, ..Connect::new(version, client) };
+        let version = connect.version;
         let mut list = SubscriptionsBuf::new();
         list.push(filter, SubscribeOptions::with_qos(QoS::AtMostOnce)).unwrap();
         let subscribe = Packet::Subscribe(Subscribe {
@@ -129,7 +122,7 @@ fn held_for_those_who_do_not_read(payload: usize) {
     const BESIDE: usize = 1 << 20;
     let mut tested = Tested::new(|options| options.limits.max_output_bytes_total = TOTAL);
     let peers: Vec<MemPeer> =
-        (0..RECEIVERS).map(|n| tested.subscriber(&format!("r{n}"), "a/topic")).collect();
+        (0..RECEIVERS).map(|n| tested.subscriber(&format!("r{n}"), "a/topic", true)).collect();
     tested.settle();
     for peer in &peers {
         assert_eq!(peer.receive().len(), 4 + 5);
@@ -166,7 +159,7 @@ fn more_than_all_outputs_hold_reaches_those_who_read() {
             options.qos0_full = qos0_full;
         });
         let peers: Vec<MemPeer> =
-            (0..RECEIVERS).map(|n| tested.subscriber(&format!("r{n}"), "a/topic")).collect();
+            (0..RECEIVERS).map(|n| tested.subscriber(&format!("r{n}"), "a/topic", true)).collect();
         let publisher = tested.0.connect(0);
         publisher.send(&encoded(&[Packet::Connect(Connect::new(ProtocolVersion::V311, "p"))]));
         tested.settle();
@@ -189,7 +182,11 @@ fn more_than_all_outputs_hold_reaches_those_who_read() {
 #[test]
 fn what_is_too_large_for_its_receiver_takes_no_room() {
     let mut tested = Tested::new(|options| options.qos0_full = Qos0Full::Drop);
-    let small = tested.subscriber_of(ProtocolVersion::V5, "small", "a/topic", Some(100));
+    let mut properties = PropertiesBuf::new();
+    properties.push(Property::MaximumPacketSize(100)).unwrap();
+    let properties = properties.as_properties();
+    let connect = Connect { properties, ..Connect::new(ProtocolVersion::V5, "small") };
+    let small = tested.subscriber_by(connect, "a/topic");
     let publisher = tested.0.connect(0);
     publisher.send(&encoded(&[Packet::Connect(Connect::new(ProtocolVersion::V311, "p"))]));
     tested.settle();
@@ -214,4 +211,50 @@ fn messages_of_half_a_page_for_those_who_do_not_read_take_what_the_options_say()
 #[test]
 fn large_messages_for_those_who_do_not_read_take_what_the_options_say() {
     held_for_those_who_do_not_read(9000);
+}
+
+/// Clients with a subscription each, `stays` or gone again; what they take in bytes.
+fn memory_of_each(clean_start: bool, stays: bool) -> i64 {
+    /// Tables double: so many, and those before them, leave them as full as they usually are.
+    const COUNT: u16 = 5000;
+    let mut tested = Tested::new(|_| {});
+    let mut connect = |name: &str| {
+        let peers: Vec<MemPeer> = (0..COUNT)
+            .map(|at| {
+                let (client, filter) = (format!("{name}-{at}"), format!("{name}/{at}"));
+                tested.subscriber(&client, &filter, clean_start)
+            })
+            .collect();
+        let mut held = tested.settle().bytes_current;
+        for peer in &peers {
+            let answered = peer.receive();
+            assert_eq!(answered.len(), 4 + 5);
+            // Its wire held that.
+            held -= i64::try_from(answered.capacity()).unwrap();
+            if !stays {
+                peer.send(&encoded(&[Packet::Disconnect(GOODBYE)]));
+                peer.finish();
+            }
+        }
+        held += tested.settle().bytes_current;
+        assert!(peers.iter().all(|peer| peer.is_closed() != stays));
+        (held, peers)
+    };
+    let _before = connect("warm");
+    let (held, _peers) = connect("idle");
+    held / i64::from(COUNT)
+}
+
+const GOODBYE: Disconnect<'_> = Disconnect::with_reason(ReasonCode::Success);
+
+#[test]
+fn an_idle_connection_with_a_subscription_takes_little() {
+    let bytes = memory_of_each(true, true);
+    assert!(bytes <= 1000, "{bytes} bytes");
+}
+
+#[test]
+fn a_session_without_a_connection_takes_little() {
+    let bytes = memory_of_each(false, false);
+    assert!(bytes <= 600, "{bytes} bytes");
 }

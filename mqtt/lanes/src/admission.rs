@@ -113,15 +113,16 @@ impl ListenerStats {
 #[derive(Debug)]
 pub struct Admission {
     stats: Arc<ListenerStats>,
-    origin: Option<IpAddr>,
+    /// Where addresses are limited.
+    origin: Option<Box<IpAddr>>,
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
         self.stats.open.fetch_sub(1, Ordering::Relaxed);
         self.stats.taken.leave();
-        if let Some(origin) = self.origin {
-            self.stats.taken.leave_from(origin);
+        if let Some(origin) = &self.origin {
+            self.stats.taken.leave_from(**origin);
         }
     }
 }
@@ -178,7 +179,7 @@ impl Door {
             return None;
         }
         self.stats.open.fetch_add(1, Ordering::Relaxed);
-        Some(Admission { stats: Arc::clone(&self.stats), origin })
+        Some(Admission { stats: Arc::clone(&self.stats), origin: origin.map(Box::new) })
     }
 
     /// How many were turned away since the last line, this one included, when it is time for one.

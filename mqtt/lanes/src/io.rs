@@ -89,9 +89,12 @@ impl<H: Handler> LaneIo<'_, H> {
             return self.write(conn, &bytes);
         }
         let core = &mut *self.core;
-        let Some(state) = core.open_mut(conn) else { return false };
+        let Some(state) = core.conns.get_mut(conn).filter(|state| state.phase == Phase::Open)
+        else {
+            return false;
+        };
         let before = state.output.queued();
-        state.output.push_shared(bytes);
+        state.output.push_shared(bytes, &mut core.pool);
         let after = state.output.queued();
         let urgent = before < URGENT && after >= URGENT && !state.flags.has(Flags::BLOCKED);
         core.totals.output_held += after - before;
@@ -143,7 +146,7 @@ impl<H: Handler> LaneIo<'_, H> {
     /// from the first that this call leaves unconsumed. Saves calls for a large packet.
     pub fn want(&mut self, conn: ConnId, bytes: usize) {
         if let Some(conn) = self.core.open_mut(conn) {
-            conn.want = bytes;
+            conn.want = u32::try_from(bytes).unwrap_or(u32::MAX);
         }
     }
 

@@ -136,7 +136,7 @@ fn what_is_left_of_subscriptions_is_bounded_but_for_picks_that_wait() {
         fold.subscribe(1, number, GROUP);
         fold.unsubscribe(1, GROUP);
     }
-    let numbers: Vec<u32> = fold.session(1).left.iter().map(|(left, _)| left.get()).collect();
+    let numbers: Vec<u32> = fold.session(1).left().iter().map(|(left, _)| left.get()).collect();
     assert_eq!(numbers.len(), 16);
     assert_eq!((numbers[0], numbers[15]), (0, 99));
     assert_eq!(fold.session(1).shared_filter(SubNumber::new(0)), Some(GROUP));

@@ -14,7 +14,7 @@ const NO_LONGER: usize = 3;
 
 /// The aliases of one connection, from the client to the server.
 //= MQTT5-3.3.2-7
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Aliases {
     maximum: u16,
     topics: Vec<Option<Box<str>>>,

@@ -162,7 +162,8 @@ impl<D: Disk> Shell<D> {
     fn give_releases(&mut self, io: &mut Io<'_, D>, conn: ConnId, numbers: NumberRange) {
         let Some(link) = self.links.up_mut(conn) else { return };
         let numbers = (numbers.first.get()..=numbers.last.get()).map(QueueNumber::new);
-        numbers.clone().for_each(|number| link.out.numbers.released(number));
+        let out = link.out.make();
+        numbers.clone().for_each(|number| out.numbers.released(number));
         let acks = numbers.filter_map(QueueNumber::packet_id).map(Ack::success);
         self.write_acks(io, conn, AckKind::PubRel, acks);
     }

@@ -102,7 +102,7 @@ impl<D: Disk> Shell<D> {
         match self.changes.open.remove(key).then {
             Then::Acknowledge { conn, session, packet, wishes, starts } => {
                 if let Some(link) = self.links.up_mut(conn) {
-                    link.staged_subs.clear();
+                    link.staged = None;
                 }
                 self.grant_wishes(io, conn, session, wishes, packet);
                 self.start_replays(io, conn, session, starts);

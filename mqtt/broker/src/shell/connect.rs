@@ -7,16 +7,15 @@ use std::borrow::Cow;
 
 use zzq_codec::{ConnAck, Connect, Disconnect, Encoder, Will};
 use zzq_engine::record::{Connect as ConnectRecord, WillMessage};
-use zzq_engine::session::Outbound as Numbers;
 use zzq_engine::{Record, SessionNumber, Shard};
 use zzq_lanes::{ConnId, LaneIndex};
 use zzq_types::{PropertiesBuf, Property, PropertyId, ProtocolVersion, QoS, ReasonCode};
 use zzq_wal::disk::Disk;
 
-use super::alias::{Aliases, Given};
+use super::alias::Given;
 use super::answers::Answer;
 use super::journal::How;
-use super::link::Phase;
+use super::link::{Out, Phase};
 use super::notes::Carried;
 use super::packet_out::write_packet;
 use super::questions::Publishable;
@@ -235,7 +234,7 @@ impl<D: Disk> Shell<D> {
         let ack = self.conn_ack(conn, connect, encoder, terms, client, present);
         if let Some(link) = self.links.get_mut(conn) {
             link.phase = Phase::Opening;
-            link.conn_ack = ack;
+            link.staged.get_or_insert_default().conn_ack = ack;
         }
         if record_logged {
             self.gate.push(self.journal.handed(), Answer::Opened { conn });
@@ -294,7 +293,6 @@ impl<D: Disk> Shell<D> {
         link.silence_ms = u64::from(terms.keep_alive) * 1500;
         link.rates = Rates::new(&limits, link.heard).map(Box::new);
         link.client_hash = zzq_engine::key_hash(client.as_bytes());
-        link.aliases = Aliases::new(limits.topic_alias_maximum);
         link.given = Given::new(terms.aliases);
         link.inbound_most =
             if connect.version.is_v5() { u32::from(limits.receive_maximum) } else { u32::MAX };
@@ -327,10 +325,11 @@ impl<D: Disk> Shell<D> {
         link.phase = Phase::Up;
         link.since = u32::try_from(self.now_ms >> 4 & u64::from(u32::MAX)).unwrap_or(0);
         link.logged = logged;
-        let ack = std::mem::take(&mut link.conn_ack);
-        self.opening.remove(&link.client);
-        if let Some(queue) = self.state.session(session).map(zzq_engine::Session::queue) {
-            link.out.numbers = Numbers::new(queue, link.window);
+        let ack = link.staged.take().map_or_else(Vec::new, |staged| staged.conn_ack);
+        self.opening.remove(&*link.client);
+        if let Some(known) = self.state.session(session) {
+            link.out = Out::new(known.queue().first_open(), link.window);
+            link.client = known.client_shared();
         }
         if link.silence_ms > 0 {
             let due = link.heard + std::time::Duration::from_millis(link.silence_ms);

@@ -43,8 +43,8 @@ impl<D: Disk> Shell<D> {
                     self.store.keep(lsn, message, 1);
                 }
             }
-            if let Some(link) = self.links.up_mut(conn) {
-                link.out.asks = false;
+            if let Some(out) = self.links.up_mut(conn).and_then(|link| link.out.get_mut()) {
+                out.asks = false;
             }
             if let Some(error) = error {
                 self.unreadable(io, conn, &error);
@@ -60,9 +60,10 @@ impl<D: Disk> Shell<D> {
         let link = self.links.get(conn).filter(|link| link.phase == Phase::Up);
         let queue =
             link.and_then(|link| self.state.session(link.session?)).map(zzq_engine::Session::queue);
-        link.zip(queue).into_iter().flat_map(|(link, queue)| {
-            let asked = link.out.asked;
-            let unsent = link.out.numbers.unsent(queue);
+        let out = link.and_then(|link| link.out.get());
+        out.zip(queue).into_iter().flat_map(|(out, queue)| {
+            let asked = out.asked;
+            let unsent = out.numbers.unsent(queue);
             unsent.take_while(move |next| next.number <= asked).map(|next| next.lsn)
         })
     }

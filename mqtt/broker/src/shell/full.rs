@@ -169,10 +169,11 @@ fn oldest(
         .fold((0, 0), |(messages, bytes), batch| (messages + batch.messages, bytes + batch.bytes));
     let before = Load::of(queue).less(under_way.0, under_way.1);
     let (mut load, mut numbers) = (before, Ranges::default());
-    let passed = link.map_or(QueueNumber::ZERO, |link| link.out.numbers.cursor());
-    let mut left = link
-        .filter(|link| link.logged)
-        .map_or(0, |link| usize::from(link.window).saturating_sub(link.out.numbers.begun()));
+    let passed = link.map_or(QueueNumber::ZERO, |link| link.out.cursor());
+    let mut left = link.filter(|link| link.logged).map_or(0, |link| {
+        let begun = link.out.get().map_or(0, |out| out.numbers.begun());
+        usize::from(link.window).saturating_sub(begun)
+    });
     for one in queue.iter_from(passed.next()) {
         if !load.is_above(limits) {
             break;

@@ -19,6 +19,7 @@ use zzq_types::{PacketId, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::hold::HOLD;
+use super::link::Link;
 use super::{Flow, Io, Shell};
 
 /// Connections that are tried in one turn.
@@ -70,8 +71,16 @@ impl Held {
     }
 
     /// Whether a publish that comes now is set aside, or thrown away.
-    pub(super) fn stops_publishes(&self) -> bool {
+    fn stops_publishes(&self) -> bool {
         !self.is_empty() || self.stage == Stage::Sheds
+    }
+}
+
+impl Link {
+    /// See [`Held::stops_publishes`].
+    #[inline]
+    pub(super) fn stops_publishes(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.stops_publishes())
     }
 }
 
@@ -100,7 +109,7 @@ impl<D: Disk> Shell<D> {
     pub(super) fn is_behind_held(&self, conn: ConnId, packet: &Packet<'_>) -> bool {
         let Packet::Publish(publish) = packet else { return false };
         let Some(link) = self.links.get(conn) else { return false };
-        if !link.held.stops_publishes() {
+        if !link.stops_publishes() {
             return false;
         }
         match (publish.delivery, link.session) {
@@ -111,8 +120,12 @@ impl<D: Disk> Shell<D> {
 
     /// Whether a DISCONNECT waits: what the client has published at QoS 0 goes before.
     pub(super) fn leaves_behind_held(&self, conn: ConnId, packet: &Packet<'_>) -> bool {
-        matches!(packet, Packet::Disconnect(_))
-            && self.links.get(conn).is_some_and(|link| link.held.has_qos_0())
+        matches!(packet, Packet::Disconnect(_)) && self.has_held_qos_0(conn)
+    }
+
+    fn has_held_qos_0(&self, conn: ConnId) -> bool {
+        let held = self.links.get(conn).and_then(|link| link.held.as_ref());
+        held.is_some_and(|held| held.has_qos_0())
     }
 
     /// Sets a publish aside, unless it repeats one that is: one answer is enough for both.
@@ -130,7 +143,7 @@ impl<D: Disk> Shell<D> {
         }
         let most = self.shared.options.limits.max_held_bytes;
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
-        let held = &mut link.held;
+        let held = link.held.get_or_insert_default();
         if held.stage == Stage::Sheds {
             self.counts.shed += 1;
             return Flow::Next;
@@ -192,25 +205,27 @@ impl<D: Disk> Shell<D> {
     fn go_on_held_of(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> bool {
         loop {
             let Some(link) = self.links.up_mut(conn) else { return false };
-            let Some((id, packet)) = link.held.packets.pop_front() else { break };
+            let Some((id, packet)) = link.held.as_mut().and_then(|held| held.packets.pop_front())
+            else {
+                break;
+            };
             let publish = link.decoder.decode(&packet);
             assert!(matches!(publish, Ok(Some((Packet::Publish(_), _)))), "it was decoded before");
             let Ok(Some((Packet::Publish(publish), _))) = publish else { continue };
             let flow = self.publish(io, conn, &publish);
             let Some(link) = self.links.up_mut(conn) else { return false };
+            let held = link.held.get_or_insert_default();
             if matches!(flow, Flow::Again | Flow::Hold) {
-                link.held.packets.push_front((id, packet));
+                held.packets.push_front((id, packet));
                 self.holding.wants_log |= flow == Flow::Again;
                 return true;
             }
-            link.held.bytes -= packet.len();
+            held.bytes -= packet.len();
             self.holding.free(packet.len());
         }
         // One that sheds ends all the same, for what it has lost must come again.
-        if let Some(link) = self.links.up_mut(conn)
-            && link.held.stage == Stage::Stopped
-        {
-            link.held.stage = Stage::Reads;
+        if let Some(link) = self.links.up_mut(conn) {
+            link.held = link.held.take().filter(|held| held.stage == Stage::Sheds);
         }
         false
     }
@@ -218,7 +233,7 @@ impl<D: Disk> Shell<D> {
     /// A connection ends: what it has set aside was not answered.
     pub(super) fn drop_held(&mut self, conn: ConnId) {
         let Some(link) = self.links.get_mut(conn) else { return };
-        let held = std::mem::take(&mut link.held);
+        let Some(held) = link.held.take() else { return };
         self.holding.free(held.bytes);
         self.counts.shed += held.packets.len() as u64;
     }
@@ -237,14 +252,15 @@ impl<D: Disk> Shell<D> {
         let is_full = session.is_some_and(|session| self.full.has(session));
         let is_full = is_full || self.may_free_space(session);
         let Some(link) = self.links.up_mut(conn) else { return };
-        match link.held.stage {
+        let Some(held) = &mut link.held else { return };
+        match held.stage {
             Stage::Reads => return,
             Stage::Stopped if !link.parked => {
-                link.held.stage = Stage::Reads;
+                held.stage = Stage::Reads;
                 return;
             }
             Stage::Stopped if is_full => {
-                link.held.stage = Stage::Sheds;
+                held.stage = Stage::Sheds;
                 io.resume(conn);
             }
             Stage::Stopped => {}

@@ -143,7 +143,7 @@ impl<D: Disk> Shell<D> {
         self.hand_over_receipts_of(io, conn);
         self.drop_held(conn);
         let Some(link) = self.links.get_mut(conn) else { return };
-        let sent = link.out.numbers.highest_sent();
+        let sent = link.out.get().map_or(QueueNumber::ZERO, |out| out.numbers.highest_sent());
         let was_up = link.phase == Phase::Up;
         link.phase = Phase::Leaving;
         let Some(session) = link.session else { return };
@@ -160,8 +160,8 @@ impl<D: Disk> Shell<D> {
         // A new session whose record has no place yet is not in State: as long as that is so, who
         // comes next has to wait for it by its name.
         let is_known = self.state.session(session).is_some();
-        if is_known && self.opening.get(&link.client) == Some(&conn) {
-            self.opening.remove(&link.client);
+        if is_known && self.opening.get(&*link.client) == Some(&conn) {
+            self.opening.remove(&*link.client);
         }
         if was_up {
             let removed = self.up.remove(&session);

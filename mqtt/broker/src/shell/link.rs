@@ -42,8 +42,8 @@ pub(crate) struct Link {
     pub(crate) phase: Phase,
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
-    /// Empty before CONNECT.
-    pub(crate) client: Box<str>,
+    /// Empty before CONNECT; its session has the same text.
+    pub(crate) client: Arc<str>,
     /// Who it is, if a hook has to know: from when it is let in.
     pub(crate) who: Option<Arc<Client>>,
     /// What is open about its next packet, and its next publish.
@@ -64,18 +64,15 @@ pub(crate) struct Link {
     pub(crate) has_will: bool,
     /// Expiry of the session as it stands, in seconds.
     pub(crate) expiry_s: u32,
-    /// The encoded CONNACK, while its record is not committed.
-    pub(crate) conn_ack: Vec<u8>,
     /// The next number for a subscription.
     pub(crate) next_sub: u32,
-    /// Subscriptions whose records are handed over; forgotten when a change has its fence.
-    pub(crate) staged_subs: Vec<(Box<str>, SubNumber)>,
+    pub(crate) staged: Option<Box<Staged>>,
     /// Its output was full longer than publishers are held for it.
     pub(crate) slow: bool,
     /// It is not read: its answers fill its output.
     pub(crate) stuffed: bool,
     /// Publishes that wait for a full queue.
-    pub(super) held: Held,
+    pub(super) held: Option<Box<Held>>,
     /// 1.5 times the keep alive, in ms; 0: none.
     pub(crate) silence_ms: u64,
     pub(crate) heard: Millis,
@@ -83,8 +80,8 @@ pub(crate) struct Link {
     pub(crate) parked: bool,
     /// What the client may still send, where that is bounded.
     pub(super) rates: Option<Box<Rates>>,
-    /// Aliases that the client defined.
-    pub(crate) aliases: Aliases,
+    /// Aliases that the client defined, if any.
+    pub(crate) aliases: Option<Box<Aliases>>,
     /// Aliases that it was given.
     pub(crate) given: Option<Box<Given>>,
     /// QoS 1 and 2 publishes of the client whose last answer has not left.
@@ -92,10 +89,32 @@ pub(crate) struct Link {
     pub(crate) inbound_most: u32,
     /// QoS 1 and 2 messages that may be under way to the client.
     pub(crate) window: u16,
-    pub(crate) out: Outbound,
+    pub(crate) out: Out,
 }
 
-/// What is on its way to the client.
+/// What waits for a record that is handed over.
+#[derive(Debug, Default)]
+pub(crate) struct Staged {
+    /// The encoded CONNACK, while its record is not committed.
+    pub(crate) conn_ack: Vec<u8>,
+    /// Subscriptions; forgotten when a change has its fence.
+    pub(crate) subs: Vec<(Box<str>, SubNumber)>,
+}
+
+// Most connections are idle: what few of them have is boxed, and the rest counted.
+const _: () = assert!(size_of::<Link>() <= 256, "what a connection takes");
+
+/// What is on its way to the client above QoS 0. Most have never had anything of it, and their
+/// numbers are as they were when they came.
+#[derive(Debug)]
+pub(crate) struct Out {
+    /// The first number that was open then.
+    first_open: QueueNumber,
+    window: u16,
+    made: Option<Box<Outbound>>,
+}
+
+/// See [`Out`].
 #[derive(Debug)]
 pub(crate) struct Outbound {
     /// Which numbers are under way, and what comes next.
@@ -143,7 +162,7 @@ impl Link {
             phase: Phase::New,
             decoder,
             encoder: Encoder::new(zzq_types::ProtocolVersion::V311),
-            client: Box::default(),
+            client: Arc::default(),
             who: None,
             question: Question::default(),
             publishable: Publishable::default(),
@@ -155,29 +174,28 @@ impl Link {
             logged: false,
             has_will: false,
             expiry_s: 0,
-            conn_ack: Vec::new(),
             next_sub: 1,
-            staged_subs: Vec::new(),
+            staged: None,
             slow: false,
             stuffed: false,
-            held: Held::default(),
+            held: None,
             silence_ms: 0,
             heard: now,
             parked: false,
             rates: None,
-            aliases: Aliases::default(),
+            aliases: None,
             given: None,
             inbound: 0,
             inbound_most: u32::MAX,
             window: 0,
-            out: Outbound::default(),
+            out: Out::new(QueueNumber::new(1), 0),
         }
     }
 }
 
 impl Link {
     /// Something waits for a hook's answer.
-    pub(super) const fn has_question(&self) -> bool {
+    pub(super) fn has_question(&self) -> bool {
         self.question.due().is_some() || self.publishable.due().is_some()
     }
 
@@ -191,6 +209,51 @@ impl Link {
     }
 }
 
+impl Out {
+    /// Of a client that takes `window` messages unacknowledged, whose queue has this as the first
+    /// number that is open.
+    pub(crate) const fn new(first_open: QueueNumber, window: u16) -> Self {
+        Self { first_open, window, made: None }
+    }
+
+    /// What there is, if there was ever anything.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&Outbound> {
+        self.made.as_deref()
+    }
+
+    /// See [`Out::get`].
+    #[inline]
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Outbound> {
+        self.made.as_deref_mut()
+    }
+
+    /// The same, made if there was nothing.
+    #[inline]
+    pub(crate) fn make(&mut self) -> &mut Outbound {
+        let Self { first_open, window, made } = self;
+        made.get_or_insert_with(|| Box::new(Outbound::new(Numbers::from(*first_open, *window))))
+    }
+
+    /// See [`Numbers::cursor`].
+    pub(crate) fn cursor(&self) -> QueueNumber {
+        let before = || QueueNumber::new(self.first_open.get() - 1);
+        self.get().map_or_else(before, |out| out.numbers.cursor())
+    }
+
+    /// See [`Numbers::owes_up_to`].
+    pub(crate) fn owes_up_to(&self, queue: &Queue, number: QueueNumber) -> bool {
+        let new = || Numbers::from(self.first_open, self.window).owes_up_to(queue, number);
+        self.get().map_or_else(new, |out| out.numbers.owes_up_to(queue, number))
+    }
+
+    /// See [`Outbound::waits`].
+    #[inline]
+    pub(crate) fn waits(&self) -> Waits {
+        self.get().map_or(Waits::Nothing, |out| out.waits)
+    }
+}
+
 impl Outbound {
     /// Whether the log has yet to be told of something.
     pub(crate) fn has_fresh(&self) -> bool {
@@ -200,10 +263,10 @@ impl Outbound {
     }
 }
 
-impl Default for Outbound {
-    fn default() -> Self {
+impl Outbound {
+    fn new(numbers: Numbers) -> Self {
         Self {
-            numbers: Numbers::new(&Queue::default(), 0),
+            numbers,
             fresh_taken: Ranges::default(),
             fresh_received: Ranges::default(),
             fresh_expired: Ranges::default(),

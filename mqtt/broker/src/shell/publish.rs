@@ -9,8 +9,10 @@ use zzq_types::{
 };
 use zzq_wal::disk::Disk;
 
+use super::alias::Aliases;
 use super::answers::Answer;
 use super::journal::How;
+use super::link::Link;
 use super::live::Made;
 use super::questions::Publishable;
 use super::why::Denied;
@@ -94,19 +96,20 @@ impl<D: Disk> Shell<D> {
         topic: &mut String,
         forwarded: &mut PropertiesBuf,
     ) -> Flow {
+        let most = self.shared.options.limits.topic_alias_maximum;
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let refusable = link.is_v5();
         let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };
         let client_hash = link.client_hash;
         let name = match (publish.topic, publish.topic_alias()) {
             (Some(name), None) => name,
-            (Some(name), Some(alias)) => match link.aliases.define(alias.get(), name) {
+            (Some(name), Some(alias)) => match aliases(link, most).define(alias.get(), name) {
                 Ok(()) => name,
                 Err(reason) => return self.refuse_alias(io, conn, reason),
             },
             (None, alias) => {
                 topic.clear();
-                match link.aliases.resolve(alias.map_or(0, core::num::NonZero::get)) {
+                match aliases(link, most).resolve(alias.map_or(0, core::num::NonZero::get)) {
                     Ok(text) => topic.push_str(text),
                     Err(reason) => return self.refuse_alias(io, conn, reason),
                 }
@@ -560,6 +563,11 @@ fn forward<'a>(from: Properties<'a>, out: &'a mut PropertiesBuf) -> Properties<'
         }
     }
     out.as_properties()
+}
+
+/// The aliases that a client has defined, `most` at most.
+fn aliases(link: &mut Link, most: u16) -> &mut Aliases {
+    link.aliases.get_or_insert_with(|| Box::new(Aliases::new(most)))
 }
 
 #[cfg(test)]

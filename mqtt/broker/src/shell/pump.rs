@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use super::full::{Dropping, may_be_dropped};
 use super::hold::OutputMost;
 use super::journal::{Journal, is_own};
-use super::link::{Link, Waits};
+use super::link::{Link, Outbound, Waits};
 use super::message::{Message, Store};
 use super::packet_out::write_ack;
 use super::rights::may_receive;
@@ -77,10 +77,10 @@ impl<D: Disk> Shell<D> {
 
     /// Goes on if what has come is what the link waits for.
     pub(super) fn has_come(&mut self, io: &mut Io<'_, D>, conn: ConnId, awaited: Waits) {
-        if let Some(link) = self.links.up_mut(conn)
-            && link.out.waits == awaited
+        if let Some(out) = self.links.up_mut(conn).and_then(|link| link.out.get_mut())
+            && out.waits == awaited
         {
-            link.out.waits = Waits::Nothing;
+            out.waits = Waits::Nothing;
             self.pump_conn(io, conn);
         }
     }
@@ -100,7 +100,7 @@ impl<D: Disk> Shell<D> {
         let Some(mut outlet) = self.outlet(conn, progress) else { return };
         let stop = outlet.pump(io);
         let session = outlet.link.session;
-        if outlet.link.out.has_fresh() {
+        if outlet.link.out.get().is_some_and(Outbound::has_fresh) {
             self.owe(conn);
         }
         let Some(session) = session else { return };
@@ -127,7 +127,7 @@ impl<D: Disk> Shell<D> {
             }
         };
         if let Some(link) = self.links.up_mut(conn) {
-            link.out.waits = waits;
+            link.out.make().waits = waits;
         }
     }
 
@@ -166,12 +166,16 @@ impl<D: Disk> Shell<D> {
         Progress { applied: self.state.applied(), committed, unlogged: Journal::<D>::UNLOGGED }
     }
 
-    /// None if the receiver is not up, or waits for something.
+    /// None if the receiver is not up, or waits for something, or if there was never anything to
+    /// be sent.
     fn outlet(&mut self, conn: ConnId, progress: Progress) -> Option<Outlet<'_>> {
         let output_most = self.output_most();
-        let link = self.links.up_mut(conn).filter(|link| link.out.waits == Waits::Nothing)?;
+        let link = self.links.up_mut(conn).filter(|link| link.out.waits() == Waits::Nothing)?;
         let session = link.session?;
         let queue = self.state.session(session)?.queue();
+        if queue.is_empty() && link.out.get().is_none() {
+            return None;
+        }
         let dropping = self.full.dropping(session);
         Some(Outlet {
             conn,
@@ -192,7 +196,7 @@ impl<D: Disk> Shell<D> {
     /// Asks for the messages that the pump needs next and that are not in memory, unless some are
     /// being read: when they have come it looks again.
     fn fetch(&mut self, conn: ConnId, session: SessionNumber, from: QueueNumber) {
-        if self.links.up_mut(conn).is_none_or(|link| link.out.asks) {
+        if self.links.up_mut(conn).is_none_or(|link| link.out.get().is_some_and(|out| out.asks)) {
             return;
         }
         let (wanted, through) = self.missing(session, from);
@@ -203,16 +207,16 @@ impl<D: Disk> Shell<D> {
     /// Asks for the messages behind those that were asked for, when half of these are sent. A
     /// client that has caught up gets what comes from memory.
     fn read_ahead(&mut self, conn: ConnId, session: SessionNumber) {
-        let Some(link) = self.links.up_mut(conn) else { return };
-        let (asked, sent) = (link.out.asked.get(), link.out.numbers.cursor().get());
-        let half = link.out.asked_from.get().midpoint(asked);
-        if asked == 0 || link.out.asks || sent < half || !self.store.has_room(AHEAD_BYTES) {
+        let Some(out) = self.links.get(conn).and_then(|link| link.out.get()) else { return };
+        let (asked, sent) = (out.asked.get(), out.numbers.cursor().get());
+        let half = out.asked_from.get().midpoint(asked);
+        if asked == 0 || out.asks || sent < half || !self.store.has_room(AHEAD_BYTES) {
             return;
         }
         let (wanted, through) = self.missing(session, QueueNumber::new(asked.max(sent) + 1));
         if wanted.is_empty() {
             if let Some(link) = self.links.up_mut(conn) {
-                link.out.asked = QueueNumber::ZERO;
+                link.out.make().asked = QueueNumber::ZERO;
             }
         } else {
             self.ask(conn, wanted, through);
@@ -221,9 +225,10 @@ impl<D: Disk> Shell<D> {
 
     fn ask(&mut self, conn: ConnId, wanted: Vec<Lsn>, through: QueueNumber) {
         if let Some(link) = self.links.up_mut(conn) {
-            link.out.asks = true;
-            link.out.asked_from = link.out.numbers.cursor();
-            link.out.asked = through;
+            let out = link.out.make();
+            out.asks = true;
+            out.asked_from = out.numbers.cursor();
+            out.asked = through;
         }
         self.request(conn, wanted);
     }
@@ -263,7 +268,7 @@ impl Outlet<'_> {
     //= MQTT5-4.9.0-2
     fn pump<D: Disk>(&mut self, io: &mut Io<'_, D>) -> Stop {
         loop {
-            let outgoing = self.link.out.numbers.next(self.queue, self.progress);
+            let outgoing = self.link.out.make().numbers.next(self.queue, self.progress);
             let stop = match outgoing {
                 Outgoing::Nothing | Outgoing::Window => Some(Stop::Idle),
                 Outgoing::Identifier => Some(Stop::Identifier),
@@ -298,7 +303,7 @@ impl Outlet<'_> {
         if !write_ack(io, self.counts, self.conn, encoder, AckKind::PubRel, ack) {
             return Some(Stop::Idle);
         }
-        self.link.out.numbers.sent(outgoing);
+        self.link.out.make().numbers.sent(outgoing);
         None
     }
 
@@ -309,7 +314,7 @@ impl Outlet<'_> {
         waiting: Waiting,
         dup: bool,
     ) -> Option<Stop> {
-        let out = &mut self.link.out;
+        let out = self.link.out.make();
         let expires_ms = self.queue.expires_ms(waiting.number);
         let may_expire = !(dup && waiting.qos == QoS::ExactlyOnce);
         if may_expire && expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms) {
@@ -340,7 +345,7 @@ impl Outlet<'_> {
         let sent = self.wire.send(io, to, content, manner, self.now_ms);
         self.counts.sent(sent, content.payload.len());
         match sent {
-            Ok(()) => self.link.out.numbers.sent(outgoing),
+            Ok(()) => self.link.out.make().numbers.sent(outgoing),
             //= MQTT5-3.1.2-25
             Err(Unsent::TooLarge) => self.keep_back(outgoing, &waiting, dup),
             Err(Unsent::Gone) => return Some(Stop::Idle),
@@ -353,7 +358,7 @@ impl Outlet<'_> {
     /// the next one with that identifier for a repeat, until it is released.
     //= MQTT5-4.3.3-4
     fn keep_back(&mut self, outgoing: &Outgoing, waiting: &Waiting, dup: bool) {
-        let out = &mut self.link.out;
+        let out = self.link.out.make();
         let number = waiting.number.get();
         if !dup || waiting.qos != QoS::ExactlyOnce {
             out.numbers.pass_over(waiting);
@@ -373,13 +378,13 @@ impl Outlet<'_> {
         number: QueueNumber,
         content: Content<'_>,
     ) -> bool {
-        let outgoing = self.link.out.numbers.next(self.queue, self.progress);
+        let outgoing = self.link.out.make().numbers.next(self.queue, self.progress);
         let Outgoing::Publish { waiting, dup: false, committed, .. } = outgoing else {
             return false;
         };
         let has_expired = content.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms);
         let early = waiting.placed && !committed && !planted::is(Bug::OffsetBeforeCommit);
-        let numbers = &mut self.link.out.numbers;
+        let numbers = &mut self.link.out.make().numbers;
         let waits = numbers.waits_for_given_up(self.queue, &waiting, self.progress).is_some();
         if waiting.number != number || has_expired || early || waits || self.is_full(io) {
             return false;
@@ -393,7 +398,7 @@ impl Outlet<'_> {
         let sent = self.wire.send_one_of_many(io, to, content, manner, self.now_ms);
         if sent.is_ok() {
             self.counts.sent(sent, content.payload.len());
-            self.link.out.numbers.sent(&outgoing);
+            self.link.out.make().numbers.sent(&outgoing);
         }
         sent.is_ok()
     }
@@ -422,14 +427,15 @@ impl Outlet<'_> {
         if !self.may_receive(run.topic(), to.qos) {
             return 0;
         }
-        let count = self.link.out.numbers.next_of_run(self.queue, first, run.len(), self.progress);
+        let count =
+            self.link.out.make().numbers.next_of_run(self.queue, first, run.len(), self.progress);
         let (run, _) = run.split_at(count);
         let numbers = (first.get()..).map(QueueNumber::new);
         let ids = numbers.filter_map(QueueNumber::packet_id).map(|id| planted::sent_as(conn, id));
         if run.is_empty() || !Receiver::of(conn, self.link).write_run(io, run, ids) {
             return 0;
         }
-        self.link.out.numbers.run_sent(first, run.len(), to.qos);
+        self.link.out.make().numbers.run_sent(first, run.len(), to.qos);
         self.counts.sent_run(&run);
         run.len()
     }

@@ -30,11 +30,11 @@ pub(super) enum Question {
     #[default]
     Nothing,
     /// May it connect?
-    Login(Pending<Verdict>),
+    Login(Box<Pending<Verdict>>),
     /// How does its authentication go on?
-    Step(Pending<Step>),
+    Step(Box<Pending<Step>>),
     /// May it subscribe so? For each filter.
-    Subscribe(Pending<Vec<Permit>>),
+    Subscribe(Box<Pending<Vec<Permit>>>),
     /// It was answered so, and its SUBSCRIBE waits for something else.
     MaySubscribe(Vec<Permit>),
 }
@@ -46,7 +46,7 @@ pub(super) enum Publishable {
     #[default]
     Unknown,
     /// It is asked.
-    Asked(Pending<Permit>),
+    Asked(Box<Pending<Permit>>),
     /// It may go, and waits for something else.
     Yes,
 }
@@ -72,7 +72,7 @@ impl<T> Pending<T> {
 
 impl Question {
     /// When what is open becomes overdue.
-    pub(super) const fn due(&self) -> Option<Millis> {
+    pub(super) fn due(&self) -> Option<Millis> {
         match self {
             Self::Login(pending) => Some(pending.due),
             Self::Step(pending) => Some(pending.due),
@@ -84,7 +84,7 @@ impl Question {
 
 impl Publishable {
     /// See [`Question::due`].
-    pub(super) const fn due(&self) -> Option<Millis> {
+    pub(super) fn due(&self) -> Option<Millis> {
         match self {
             Self::Asked(pending) => Some(pending.due),
             Self::Unknown | Self::Yes => None,
@@ -110,7 +110,7 @@ impl<D: Disk> Shell<D> {
         io: &Io<'_, D>,
         conn: ConnId,
         answer: Answer<T>,
-    ) -> Result<T, Pending<T>> {
+    ) -> Result<T, Box<Pending<T>>> {
         let future = match answer {
             Answer::Now(answer) => return Ok(answer),
             Answer::Later(future) => future,
@@ -128,7 +128,7 @@ impl<D: Disk> Shell<D> {
         assert!(seat.is_some(), "a lane with hooks has a way to ask");
         let asked = seat.map_or_else(Asked::void, |seat| seat.ask(conn, future));
         self.questions.due.push_back((due, conn));
-        Err(Pending { asked, due })
+        Err(Box::new(Pending { asked, due }))
     }
 
     /// The packet at the front is offered again when there is an answer.

@@ -53,7 +53,7 @@ impl<D: Disk> Shell<D> {
     //= MQTT5-4.4.0-2
     pub(super) fn pub_ack(&mut self, io: &mut Io<'_, D>, conn: ConnId, ack: &Ack<'_>) -> Flow {
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
-        let answered = link.out.numbers.acknowledged(ack.packet_id);
+        let answered = link.out.make().numbers.acknowledged(ack.packet_id);
         self.answered(io, conn, answered, "PUBACK for QoS 2")
     }
 
@@ -64,9 +64,10 @@ impl<D: Disk> Shell<D> {
     pub(super) fn pub_rec(&mut self, io: &mut Io<'_, D>, conn: ConnId, ack: &Ack<'_>) -> Flow {
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let (id, refused) = (ack.packet_id, ack.reason.is_failure());
-        match link.out.numbers.received(id, refused) {
+        let out = link.out.make();
+        match out.numbers.received(id, refused) {
             Received::Taken(number) => {
-                let is_new = link.out.fresh_received.insert(number.get());
+                let is_new = out.fresh_received.insert(number.get());
                 assert!(is_new, "a number is taken once");
                 self.owe(conn);
             }
@@ -89,7 +90,7 @@ impl<D: Disk> Shell<D> {
     //= MQTT5-4.3.3-5
     pub(super) fn pub_comp(&mut self, io: &mut Io<'_, D>, conn: ConnId, ack: &Ack<'_>) -> Flow {
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
-        let answered = link.out.numbers.completed(ack.packet_id);
+        let answered = link.out.make().numbers.completed(ack.packet_id);
         self.answered(io, conn, answered, "PUBCOMP before PUBREL")
     }
 
@@ -168,7 +169,8 @@ impl<D: Disk> Shell<D> {
     fn answer_unknown(&mut self, io: &mut Io<'_, D>, conn: ConnId, id: PacketId) {
         let Some(link) = self.links.up_mut(conn) else { return };
         let session = link.session.and_then(|session| self.state.session(session));
-        if session.is_some_and(|session| link.out.numbers.comes_again(session.queue(), id)) {
+        let out = link.out.make();
+        if session.is_some_and(|session| out.numbers.comes_again(session.queue(), id)) {
             return;
         }
         // Without its reason, in MQTT 3, it completes the handshake of a lost PUBCOMP.
@@ -179,16 +181,17 @@ impl<D: Disk> Shell<D> {
     /// The client has a message for good.
     fn take(&mut self, conn: ConnId, number: QueueNumber) {
         let Some(link) = self.links.up_mut(conn) else { return };
-        let is_new = link.out.fresh_taken.insert(number.get());
+        let out = link.out.make();
+        let is_new = out.fresh_taken.insert(number.get());
         assert!(is_new, "a number is answered once");
-        link.out.answered = true;
+        out.answered = true;
         self.owe(conn);
     }
 
     /// The pump goes on if answers among what was read have made room.
     pub(super) fn go_on_answered(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         let Some(link) = self.links.up_mut(conn) else { return };
-        if std::mem::take(&mut link.out.answered) {
+        if link.out.get_mut().is_some_and(|out| std::mem::take(&mut out.answered)) {
             self.pump_conn(io, conn);
         }
     }
@@ -196,7 +199,7 @@ impl<D: Disk> Shell<D> {
     /// Receipts of this link are handed over at the end of the turn.
     pub(super) fn owe(&mut self, conn: ConnId) {
         let Some(link) = self.links.up_mut(conn) else { return };
-        if !std::mem::replace(&mut link.out.owes, true) {
+        if !std::mem::replace(&mut link.out.make().owes, true) {
             self.owing.push(conn);
         }
     }
@@ -209,7 +212,7 @@ impl<D: Disk> Shell<D> {
             let conn = owing[at];
             if !self.hand_over_receipts_of(io, conn) {
                 if let Some(link) = self.links.get_mut(conn) {
-                    link.out.owes = true;
+                    link.out.make().owes = true;
                 }
                 owing[kept] = conn;
                 kept += 1;
@@ -224,7 +227,8 @@ impl<D: Disk> Shell<D> {
     pub(super) fn hand_over_receipts_of(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> bool {
         let Some(link) = self.links.get_mut(conn) else { return true };
         let Some(session) = link.session else { return true };
-        link.out.owes = false;
+        let Some(out) = link.out.get_mut() else { return true };
+        out.owes = false;
         let put = self.hand_over_answered(io, conn, session);
         self.hand_over_expired(io, conn, session) && put
     }
@@ -237,7 +241,8 @@ impl<D: Disk> Shell<D> {
     ) -> bool {
         let Some(link) = self.links.get_mut(conn) else { return true };
         let logged = link.logged;
-        let Outbound { fresh_taken, fresh_received, .. } = &mut link.out;
+        let Some(out) = link.out.get_mut() else { return true };
+        let Outbound { fresh_taken, fresh_received, .. } = out;
         if fresh_taken.is_empty() && fresh_received.is_empty() {
             return true;
         }
@@ -261,8 +266,9 @@ impl<D: Disk> Shell<D> {
         }
         // The memory goes back, and the numbers with it if they were not taken.
         if let Some(link) = self.links.get_mut(conn) {
-            link.out.fresh_taken = taken;
-            link.out.fresh_received = received;
+            let out = link.out.make();
+            out.fresh_taken = taken;
+            out.fresh_received = received;
         }
         put
     }
@@ -275,14 +281,14 @@ impl<D: Disk> Shell<D> {
     ) -> bool {
         let Some(link) = self.links.get_mut(conn) else { return true };
         let logged = link.logged;
-        if link.out.fresh_expired.is_empty() {
+        let Some(out) = link.out.get().filter(|out| !out.fresh_expired.is_empty()) else {
             return true;
-        }
+        };
         let mut sets = RangeSetsBuf::new();
-        push_set(&mut sets, session, Closing::Expired, &link.out.fresh_expired);
+        push_set(&mut sets, session, Closing::Expired, &out.fresh_expired);
         let put = self.put_expire(io, &sets, ExpiredTopics::EMPTY, logged);
         if let Some(link) = self.links.get_mut(conn).filter(|_| put) {
-            link.out.fresh_expired.clear();
+            link.out.make().fresh_expired.clear();
         }
         put
     }

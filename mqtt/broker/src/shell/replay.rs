@@ -662,8 +662,7 @@ impl<D: Disk> Shell<D> {
         let conn = cursor.conn;
         let ids: Vec<_> = cursor.id.into_iter().collect();
         while let Some(past) = fleeting.front() {
-            let is_sent =
-                self.links.get(conn).is_some_and(|link| link.out.numbers.cursor() >= cursor.last);
+            let is_sent = self.links.get(conn).is_some_and(|link| link.out.cursor() >= cursor.last);
             if !is_sent || !self.has_room_for_fleeting(io, conn) {
                 return false;
             }

@@ -488,7 +488,7 @@ impl<D: Disk> Shell<D> {
         }
         if let Pace::Leaves(number) = *pace
             && let Some(link) = self.up.get(&session).and_then(|conn| self.links.get(*conn))
-            && !link.out.numbers.owes_up_to(queue, number)
+            && !link.out.owes_up_to(queue, number)
         {
             *pace = Pace::Enters(0);
         }

@@ -57,7 +57,7 @@ impl<D: Disk> Shell<D> {
         input: &[u8],
     ) -> RunTaken {
         let mut taken = RunTaken::default();
-        let Some(link) = self.links.up_mut(conn).filter(|link| !link.held.stops_publishes()) else {
+        let Some(link) = self.links.up_mut(conn).filter(|link| !link.stops_publishes()) else {
             return taken;
         };
         let (decoder, session) = (link.decoder, link.session);

@@ -393,7 +393,7 @@ impl<D: Disk> Shell<D> {
         {
             link.next_sub = link.next_sub.max(highest + 1);
             for one in granted.iter().filter(|_| logged) {
-                link.staged_subs.push((one.text.into(), one.number));
+                link.staged.get_or_insert_default().subs.push((one.text.into(), one.number));
             }
         }
         if logged && self.journal.is_log() {
@@ -407,7 +407,13 @@ impl<D: Disk> Shell<D> {
     /// The number of a subscription whose record is handed over and not applied.
     fn staged_sub(&self, session: SessionNumber, text: &str) -> Option<SubNumber> {
         let link = self.links.get(*self.up.get(&session)?)?;
-        link.staged_subs.iter().rev().find(|(staged, _)| **staged == *text).map(|(_, n)| *n)
+        link.staged
+            .as_ref()?
+            .subs
+            .iter()
+            .rev()
+            .find(|(staged, _)| **staged == *text)
+            .map(|(_, n)| *n)
     }
 
     /// Takes granted subscriptions into this lane's index; returns what retained messages they are

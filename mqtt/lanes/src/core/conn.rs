@@ -15,16 +15,16 @@ pub(crate) struct Conn {
     /// Unconsumed input.
     pub(crate) input: Vec<u8>,
     /// The handler is not called with less than this.
-    pub(crate) want: usize,
+    pub(crate) want: u32,
     pub(crate) output: Output,
     pub(crate) timers: ConnTimers,
     /// Input thrown away since the connection was closed.
-    pub(crate) discarded: usize,
+    pub(crate) discarded: u32,
     pub(crate) admission: Option<Admission>,
 }
 
-// The target of an idle connection is 400 bytes for the whole lane; the driver keeps 4 more.
-const _: () = assert!(size_of::<Conn>() <= 256);
+// What an idle connection takes of the lane, beside a timer's entry and 4 bytes of the driver.
+const _: () = assert!(size_of::<Conn>() <= 192);
 
 impl Conn {
     pub(crate) fn new(peer: PeerInfo, admission: Option<Admission>) -> Self {

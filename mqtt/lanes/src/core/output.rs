@@ -27,18 +27,48 @@ const SLACK: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Output {
-    /// Pieces before the tail; none in the usual case.
-    sealed: VecDeque<Piece>,
+    /// What is before the tail; nothing in the usual case.
+    sealed: Option<Box<Sealed>>,
     tail: Vec<u8>,
     /// Bytes of the first piece that were sent.
     sent: usize,
     queued: usize,
-    /// Memory of the pieces before the tail.
-    sealed_held: usize,
-    /// Bytes of tails that were full, since the last time that there was nothing.
-    filled: u32,
     /// Room the next tail starts with: what the last one came to.
     hint: u32,
+}
+
+/// Pieces before the tail.
+#[derive(Default)]
+pub(super) struct Sealed {
+    pieces: VecDeque<Piece>,
+    /// Memory of them.
+    held: usize,
+    /// Bytes of tails that were full, since the last time that there was nothing.
+    filled: u32,
+}
+
+impl Sealed {
+    fn push(&mut self, piece: Piece) {
+        self.held += piece.held();
+        self.pieces.push_back(piece);
+    }
+
+    fn pop(&mut self) -> Option<Piece> {
+        let first = self.pieces.pop_front()?;
+        self.held -= first.held();
+        Some(first)
+    }
+
+    /// Gives the buffers back, and leaves nothing but room for some pieces.
+    fn clear(&mut self, pool: &mut Pool) {
+        for piece in self.pieces.drain(..) {
+            if let Piece::Owned(buffer) = piece {
+                pool.give(buffer);
+            }
+        }
+        self.pieces.shrink_to(MAX_SLICES);
+        (self.held, self.filled) = (0, 0);
+    }
 }
 
 /// How much memory may be taken at once.
@@ -81,7 +111,7 @@ impl Output {
     /// Memory of what is not sent.
     #[inline]
     pub(crate) fn held(&self) -> usize {
-        self.sealed_held + self.tail.capacity()
+        self.sealed.as_ref().map_or(0, |sealed| sealed.held) + self.tail.capacity()
     }
 
     /// The buffer to append to, with room for at least `room` bytes. [`Output::appended`] follows.
@@ -103,8 +133,9 @@ impl Output {
             pool.give(std::mem::replace(&mut self.tail, larger));
         } else {
             let filled = u32::try_from(self.tail.len()).unwrap_or(u32::MAX);
-            self.filled = self.filled.saturating_add(filled);
-            self.seal();
+            self.seal(pool);
+            let sealed = self.sealed(pool);
+            sealed.filled = sealed.filled.saturating_add(filled);
             let likely = if take == Take::Likely { self.queued.min(NEXT_MOST) } else { STEP };
             self.tail = pool.take(room.max(likely));
         }
@@ -123,14 +154,13 @@ impl Output {
         self.queued += bytes;
     }
 
-    pub(crate) fn push_shared(&mut self, bytes: Bytes) {
+    pub(crate) fn push_shared(&mut self, bytes: Bytes, pool: &mut Pool) {
         if bytes.is_empty() {
             return;
         }
-        self.seal();
+        self.seal(pool);
         self.queued += bytes.len();
-        self.sealed_held += bytes.len();
-        self.sealed.push_back(Piece::Shared(bytes));
+        self.sealed(pool).push(Piece::Shared(bytes));
     }
 
     /// `bytes` that the driver took go to the front again.
@@ -143,37 +173,40 @@ impl Output {
         if sent > 0 {
             // What is left of the first piece comes along, since only the first may begin in its
             // middle.
-            self.seal();
-            if let Some(first) = self.sealed.pop_front() {
-                self.sealed_held -= first.held();
+            self.seal(pool);
+            if let Some(first) = self.sealed(pool).pop() {
                 bytes.extend_from_slice(&first.as_slice()[sent..]);
                 if let Piece::Owned(buffer) = first {
                     pool.give(buffer);
                 }
             }
         }
-        self.sealed_held += bytes.capacity();
-        self.sealed.push_front(Piece::Owned(bytes));
+        let (sealed, piece) = (self.sealed(pool), Piece::Owned(bytes));
+        sealed.held += piece.held();
+        sealed.pieces.push_front(piece);
     }
 
     /// Closes a large tail of a connection that cannot send now.
-    pub(crate) fn seal_large(&mut self) {
+    pub(crate) fn seal_large(&mut self, pool: &mut Pool) {
         if self.tail.len() >= SEAL {
-            self.seal();
+            self.seal(pool);
         }
     }
 
-    fn seal(&mut self) {
+    fn seal(&mut self, pool: &mut Pool) {
         if !self.tail.is_empty() {
             let tail = std::mem::take(&mut self.tail);
-            self.sealed_held += tail.capacity();
-            self.sealed.push_back(Piece::Owned(tail));
+            self.sealed(pool).push(Piece::Owned(tail));
         }
+    }
+
+    fn sealed(&mut self, pool: &mut Pool) -> &mut Sealed {
+        self.sealed.get_or_insert_with(|| pool.take_list().unwrap_or_default())
     }
 
     /// The first pieces to send, and their length together.
     pub(crate) fn slices<'a>(&'a self, into: &mut [IoSlice<'a>; MAX_SLICES]) -> (usize, usize) {
-        let sealed = self.sealed.iter().map(Piece::as_slice);
+        let sealed = self.sealed.iter().flat_map(|sealed| &sealed.pieces).map(Piece::as_slice);
         let pieces = sealed.chain(std::iter::once(self.tail.as_slice()));
         let (mut count, mut length, mut skip) = (0, 0, self.sent);
         for (slot, piece) in into.iter_mut().zip(pieces) {
@@ -192,15 +225,16 @@ impl Output {
         assert!(bytes <= self.queued, "{bytes} sent of {} queued", self.queued);
         self.queued -= bytes;
         self.sent += bytes;
-        while let Some(first) = self.sealed.front() {
-            let length = first.as_slice().len();
-            if self.sent < length {
-                return;
-            }
-            self.sent -= length;
-            self.sealed_held -= first.held();
-            if let Some(Piece::Owned(buffer)) = self.sealed.pop_front() {
-                pool.give(buffer);
+        if let Some(sealed) = &mut self.sealed {
+            while let Some(first) = sealed.pieces.front() {
+                let length = first.as_slice().len();
+                if self.sent < length {
+                    return;
+                }
+                self.sent -= length;
+                if let Some(Piece::Owned(buffer)) = sealed.pop() {
+                    pool.give(buffer);
+                }
             }
         }
         assert!(self.sent <= self.tail.len(), "sent beyond the tail");
@@ -211,26 +245,25 @@ impl Output {
 
     /// Gives all buffers back, sent or not.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
-        for piece in std::mem::take(&mut self.sealed) {
-            if let Piece::Owned(buffer) = piece {
-                pool.give(buffer);
-            }
+        let mut filled = 0;
+        if let Some(mut sealed) = self.sealed.take() {
+            filled = sealed.filled;
+            sealed.clear(pool);
+            pool.give_list(sealed);
         }
         if self.tail.capacity() > 0 {
-            let length = self.filled as usize + self.tail.len() + SLACK;
+            let length = filled as usize + self.tail.len() + SLACK;
             self.hint = u32::try_from(length.min(FIRST_MOST)).unwrap_or(u32::MAX);
             pool.give(std::mem::take(&mut self.tail));
         }
-        self.filled = 0;
         self.sent = 0;
         self.queued = 0;
-        self.sealed_held = 0;
     }
 
     /// Whether it owns memory.
     #[cfg(test)]
     pub(crate) fn owns_nothing(&self) -> bool {
-        self.sealed.capacity() == 0 && self.held() == 0
+        self.sealed.is_none() && self.held() == 0
     }
 }
 
@@ -272,9 +305,9 @@ mod tests {
                     }
                     1 => {
                         given.extend_from_slice(&chunk);
-                        output.push_shared(Bytes::from(chunk));
+                        output.push_shared(Bytes::from(chunk), &mut pool);
                     }
-                    2 => output.seal_large(),
+                    2 => output.seal_large(&mut pool),
                     3 => {
                         let bytes = drain(&mut output, &mut pool, size);
                         output.put_back(bytes, &mut pool);
@@ -282,7 +315,8 @@ mod tests {
                     _ => taken.extend(drain(&mut output, &mut pool, size)),
                 }
                 prop_assert_eq!(output.queued(), given.len() - taken.len());
-                let sealed: usize = output.sealed.iter().map(Piece::held).sum();
+                let sealed = output.sealed.iter().flat_map(|sealed| &sealed.pieces);
+                let sealed: usize = sealed.map(Piece::held).sum();
                 prop_assert_eq!(output.held(), sealed + output.tail.capacity());
                 prop_assert!(output.held() >= output.queued());
             }
@@ -321,7 +355,8 @@ mod tests {
         for _ in 0..300 {
             append(&mut output, &mut pool, Take::Likely, 70);
         }
-        assert!(output.sealed.len() <= 2 && output.held() <= 2 * 21_000, "{}", output.held());
+        let pieces = output.sealed.as_ref().map_or(0, |sealed| sealed.pieces.len());
+        assert!(pieces <= 2 && output.held() <= 2 * 21_000, "{}", output.held());
         output.advance(output.queued(), &mut pool);
         assert!(output.owns_nothing());
         append(&mut output, &mut pool, Take::Likely, 70);

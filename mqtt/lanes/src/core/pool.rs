@@ -1,6 +1,8 @@
 //! Buffers that nobody uses now. A connection borrows one while it has output or a partial packet
 //! and gives it back when done, so memory follows the work and not the number of connections.
 
+use super::output::Sealed;
+
 /// Capacities that are pooled are powers of two from this one on: a buffer is never twice what was
 /// asked for. Larger ones than the last go back to the allocator.
 const SMALLEST: usize = 256;
@@ -17,15 +19,21 @@ const fn class_for(room: usize) -> usize {
     (usize::BITS - units.leading_zeros()) as usize
 }
 
+/// So many lists of pieces are kept.
+const LISTS: usize = 64;
+
 pub(crate) struct Pool {
     idle: [Vec<Vec<u8>>; CLASSES],
+    /// Empty ones.
+    #[expect(clippy::vec_box, reason = "a connection without one has a pointer's room for it")]
+    lists: Vec<Box<Sealed>>,
     bytes: usize,
     limit: usize,
 }
 
 impl Pool {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { idle: Default::default(), bytes: 0, limit }
+        Self { idle: Default::default(), lists: Vec::new(), bytes: 0, limit }
     }
 
     /// An empty buffer with room for at least `room` bytes.
@@ -48,6 +56,18 @@ impl Pool {
         buffer.clear();
         self.bytes += capacity;
         self.idle[class].push(buffer);
+    }
+
+    /// A list without pieces, if one is kept.
+    pub(super) fn take_list(&mut self) -> Option<Box<Sealed>> {
+        self.lists.pop()
+    }
+
+    /// Keeps one for later, or frees it.
+    pub(super) fn give_list(&mut self, list: Box<Sealed>) {
+        if self.lists.len() < LISTS {
+            self.lists.push(list);
+        }
     }
 
     /// Bytes of idle buffers.

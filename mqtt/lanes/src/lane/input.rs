@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Input that a closed connection may still send before it is cut, in bytes.
-const DISCARD_MAX: usize = 1 << 20;
+const DISCARD_MAX: u32 = 1 << 20;
 
 impl<H: Handler, D: Driver> Lane<H, D> {
     pub(super) fn note_ready(&mut self, id: ConnId, ready: Ready) {
@@ -82,7 +82,8 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let got = self.read(id, start).unwrap_or(0);
         let end = start + got;
         let Some(conn) = self.core.conns.get(id) else { return };
-        let consumed = if got > 0 && end >= conn.want { self.offer_hot(id, end) } else { 0 };
+        let consumed =
+            if got > 0 && end >= conn.want as usize { self.offer_hot(id, end) } else { 0 };
         let rest = std::mem::take(&mut self.hot);
         self.keep(id, &rest[consumed..end]);
         self.hot = rest;
@@ -95,7 +96,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let Some(conn) = self.core.conns.get_mut(id) else { return };
         conn.input.extend_from_slice(&self.hot[..got]);
         self.core.totals.input += got;
-        if got > 0 && conn.input.len() >= conn.want {
+        if got > 0 && conn.input.len() >= conn.want as usize {
             self.offer_kept(id);
         } else {
             self.after_input(id);
@@ -177,7 +178,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         if let Some(conn) = self.core.conns.get_mut(id)
             && conn.phase == Phase::Open
         {
-            let needed = conn.input.len().max(conn.want);
+            let needed = conn.input.len().max(conn.want as usize);
             if conn.flags.has(Flags::PAUSED) && conn.flags.has(Flags::BROKEN) {
                 let why = conn.reason;
                 self.core.doom(id, why);
@@ -200,7 +201,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let got = self.read(id, 0).unwrap_or(0);
         self.core.counters.dropped_input += got as u64;
         let Some(conn) = self.core.conns.get_mut(id) else { return };
-        conn.discarded += got;
+        conn.discarded = conn.discarded.saturating_add(u32::try_from(got).unwrap_or(u32::MAX));
         if conn.phase == Phase::Draining
             && (conn.flags.has(Flags::ENDED) || conn.discarded > DISCARD_MAX)
         {

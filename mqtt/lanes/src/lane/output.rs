@@ -87,7 +87,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             }
             Flushed::Blocked => {
                 conn.flags.set(Flags::BLOCKED);
-                conn.output.seal_large();
+                conn.output.seal_large(&mut self.core.pool);
             }
             Flushed::TurnOver => self.core.mark_dirty(id),
         }
