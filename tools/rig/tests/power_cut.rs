@@ -80,7 +80,7 @@ fn under_uring() -> Result<(), Failed> {
 
 /// All flushes of a short life, where the others draw some of a long one.
 fn behind_every_flush() -> Result<(), Failed> {
-    keeps_its_promises(&["--cuts=0", "--turns=8", "--generations=1", "--seed=4"])
+    keeps_its_promises(&["--cuts=0", "--turns=3", "--generations=1", "--seed=4"])
 }
 
 /// The rig itself: it sees a loss where there is one.
