@@ -84,12 +84,12 @@ pub fn check(state: &State) -> Result<(), Violation> {
         require(state.owns_topic(topic), "a topic is in its shard", || topic.to_owned())?;
     }
     let queued: usize = state.sessions().map(|session| session.queue.len()).sum();
-    require(queued == state.queued, "what waits is counted", || {
-        format!("{queued} messages are counted as {}", state.queued)
+    require(queued == state.queued(), "what waits is counted", || {
+        format!("{queued} messages are counted as {}", state.queued())
     })?;
     let bytes: u64 = state.sessions().map(|session| session.queue.bytes()).sum();
-    require(bytes == state.queued_bytes, "what waits is weighed", || {
-        format!("{bytes} bytes are counted as {}", state.queued_bytes)
+    require(bytes == state.queued_bytes(), "what waits is weighed", || {
+        format!("{bytes} bytes are counted as {}", state.queued_bytes())
     })?;
     let deadlines = recompute(state);
     require(deadlines == state.deadlines, "what is due is indexed", || {

@@ -35,16 +35,35 @@ pub struct State {
     pub(crate) retained: RetainedStore,
     pub(crate) facts: Facts,
     pub(crate) deadlines: Deadlines,
-    /// Messages in the queues of all sessions.
-    pub(crate) queued: usize,
-    /// What they weigh.
-    pub(crate) queued_bytes: u64,
+    /// What is in the queues of all sessions.
+    pub(crate) queued: Load,
     /// Sessions of whose queue a part is in an image only.
     pub(crate) untouched: usize,
     pub(crate) applied: Lsn,
     /// One above the highest session number that was opened here.
     pub(crate) next_session: u64,
     pub(crate) counters: Counters,
+}
+
+/// What waits: messages, and what they weigh.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) messages: usize,
+    pub(crate) bytes: u64,
+}
+
+impl Load {
+    #[inline]
+    fn of(queue: &Queue) -> Self {
+        Self { messages: queue.len(), bytes: queue.bytes() }
+    }
+
+    /// A queue that was counted as `before` has changed.
+    #[inline]
+    fn replace(&mut self, before: Self, now: Self) {
+        self.messages = self.messages - before.messages + now.messages;
+        self.bytes = self.bytes - before.bytes + now.bytes;
+    }
 }
 
 impl State {
@@ -59,8 +78,7 @@ impl State {
             retained: RetainedStore::new(),
             facts: Facts::default(),
             deadlines: Deadlines::default(),
-            queued: 0,
-            queued_bytes: 0,
+            queued: Load::default(),
             untouched: 0,
             applied: Lsn::ZERO,
             next_session: 1,
@@ -214,12 +232,12 @@ impl State {
 
     /// How many messages the queues of all sessions hold.
     pub const fn queued(&self) -> usize {
-        self.queued
+        self.queued.messages
     }
 
     /// What they weigh, as [`Queue::bytes`](crate::session::Queue::bytes) of each says.
     pub const fn queued_bytes(&self) -> u64 {
-        self.queued_bytes
+        self.queued.bytes
     }
 
     /// How many references the state holds to the messages of each record, without those in queues
@@ -253,11 +271,9 @@ impl State {
         change: impl FnOnce(&mut Session, &mut Counters) -> R,
     ) -> Option<R> {
         let session = self.sessions.get_mut(&number)?;
-        let (before, waited) = (session.timers(), session.queue.len());
-        let weighed = session.queue.bytes();
+        let (before, load) = (session.timers(), Load::of(&session.queue));
         let result = change(session, &mut self.counters);
-        self.queued = self.queued - waited + session.queue.len();
-        self.queued_bytes = self.queued_bytes - weighed + session.queue.bytes();
+        self.queued.replace(load, Load::of(&session.queue));
         self.deadlines.change(number, before, session.timers());
         Some(result)
     }
@@ -271,10 +287,9 @@ impl State {
         let session = self.sessions.get_mut(&number)?;
         let before = session.timers();
         let queue = &mut *session.queue;
-        let (waited, weighed) = (queue.len(), queue.bytes());
+        let load = Load::of(queue);
         let result = change(queue, &mut self.counters);
-        self.queued = self.queued - waited + queue.len();
-        self.queued_bytes = self.queued_bytes - weighed + queue.bytes();
+        self.queued.replace(load, Load::of(queue));
         self.deadlines.change(number, before, session.timers());
         Some(result)
     }
@@ -282,8 +297,7 @@ impl State {
     /// Puts a session in and counts its number.
     pub(crate) fn insert(&mut self, session: Session) {
         let number = session.number;
-        self.queued += session.queue.len();
-        self.queued_bytes += session.queue.bytes();
+        self.queued.replace(Load::default(), Load::of(&session.queue));
         self.next_session = self.next_session.max(number.get().saturating_add(1));
         self.deadlines.change(number, Timers::default(), session.timers());
         self.clients.insert(Arc::clone(&session.client), number);
@@ -294,8 +308,7 @@ impl State {
     pub(crate) fn take_out(&mut self, number: SessionNumber) -> Option<Session> {
         let session = *self.sessions.remove(&number)?;
         self.clients.remove(&session.client);
-        self.queued -= session.queue.len();
-        self.queued_bytes -= session.queue.bytes();
+        self.queued.replace(Load::of(&session.queue), Load::default());
         self.untouched -= usize::from(session.queue.untouched().is_some());
         self.deadlines.change(number, session.timers(), Timers::default());
         Some(session)
