@@ -1,6 +1,8 @@
 //! Arbitrary records for tests, senseless ones among them: few clients, sessions, topics and
 //! numbers, so that records meet each other.
 
+pub(crate) mod lives;
+
 use proptest::prelude::*;
 use zzq_types::{
     Lsn, PacketId, Properties, PropertiesBuf, Property, QoS, SubscribeOptions, SubscriptionId,

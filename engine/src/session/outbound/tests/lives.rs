@@ -20,7 +20,7 @@ use crate::record::{
 use crate::session::{Answered, Outbound, Outgoing, Progress, Received};
 use crate::shard::Shard;
 use crate::state::State;
-use crate::testing::{Owned, topic};
+use crate::testing::{Owned, lives, topic};
 
 const SESSION: SessionNumber = SessionNumber::FIRST;
 
@@ -367,12 +367,12 @@ fn closed(answered: Answered) -> QueueNumber {
     }
 }
 
-/// Runs all lives that begin with `life`; returns how many there were.
-fn all_lives(qos: &[QoS], window: u16, life: &mut Vec<Event>, depth: usize) -> u64 {
-    lives_of(&EVENTS, qos, window, life, depth)
+/// Runs all lives; returns how many there were.
+fn all_lives(qos: &[QoS], window: u16, depth: usize) -> u64 {
+    lives_of(&EVENTS, qos, window, &mut Vec::new(), depth)
 }
 
-/// Those in which these events happen.
+/// Those that begin with `life`, and in which these events happen.
 fn lives_of(
     events: &[Event],
     qos: &[QoS],
@@ -380,31 +380,15 @@ fn lives_of(
     life: &mut Vec<Event>,
     depth: usize,
 ) -> u64 {
-    let mut lives = 0;
-    for &event in events {
-        life.push(event);
-        let told = std::panic::AssertUnwindSafe(|| {
-            let mut world = World::new(qos, window);
-            let can_be = life.iter().all(|&event| world.step(event));
-            if can_be {
-                world.heal();
-                world.check();
-            }
-            can_be
-        });
-        let can_be = std::panic::catch_unwind(told).unwrap_or_else(|broken| {
-            eprintln!("QoS {qos:?}, window {window}: {life:?}");
-            std::panic::resume_unwind(broken)
-        });
+    lives::all_lives(events, &(qos, window), life, depth, &|life| {
+        let mut world = World::new(qos, window);
+        let can_be = life.iter().all(|&event| world.step(event));
         if can_be {
-            lives += 1;
-            if depth > 1 {
-                lives += lives_of(events, qos, window, life, depth - 1);
-            }
+            world.heal();
+            world.check();
         }
-        life.pop();
-    }
-    lives
+        can_be
+    })
 }
 
 const Q1: QoS = QoS::AtLeastOnce;
@@ -418,7 +402,7 @@ fn one_message_survives_every_life() {
     //= MQTT311-4.3.3-1
     //= MQTT311-4.4.0-1
     for qos in [Q1, Q2] {
-        let lives = all_lives(&[qos], 1, &mut Vec::new(), 8);
+        let lives = all_lives(&[qos], 1, 8);
         assert!(lives > 500, "{lives}");
     }
 }
@@ -433,7 +417,7 @@ fn two_messages_survive_every_life() {
     //= MQTT311-4.6.0-6
     for qos in [[Q1, Q1], [Q2, Q2], [Q1, Q2], [Q2, Q1]] {
         for window in [1, 2] {
-            all_lives(&qos, window, &mut Vec::new(), 6);
+            all_lives(&qos, window, 6);
         }
     }
 }
