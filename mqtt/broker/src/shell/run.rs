@@ -69,17 +69,19 @@ impl<D: Disk> Shell<D> {
         let run = decoder.run(first, input, &mut places);
         if let (Some(mut run), Some(session)) = (run, session) {
             // At QoS 2 identifiers that begin anew make another part.
-            while let Some(part) = self.take_run(io, conn, session, run) {
+            taken.left = loop {
+                let Some(part) = self.take_run(io, conn, session, run) else {
+                    break run.as_bytes().len();
+                };
                 taken.messages += part.len();
                 taken.bytes += part.as_bytes().len();
                 taken.payload += part.payload_bytes();
                 run = run.split_at(part.len()).1;
                 if io.is_swollen() {
                     // The rest is offered again, behind what is sent now.
-                    run = run.split_at(0).0;
+                    break 0;
                 }
-            }
-            taken.left = run.as_bytes().len();
+            };
         }
         self.run_places = places;
         self.counts.publishes_in += taken.messages as u64;

@@ -24,7 +24,7 @@ use super::packet_out::write_packet;
 use super::replay::{Starts, begin};
 use super::retained::Wish;
 use super::rights::Permits;
-use super::why::{Texts, reason_string, takes_texts};
+use super::why::{Texts, reason_for};
 use super::{Flow, Io, Shell};
 use crate::hooks::{Event, Permit};
 use crate::planted::{self, Bug};
@@ -134,8 +134,8 @@ impl<D: Disk> Shell<D> {
         }
         let mut wishes = self.take_subscriptions(session, &granted, id);
         let taken = self.taken(session, &granted, id);
-        let why = if takes_texts(io, conn) { texts.joined() } else { String::new() };
-        let packet = self.sub_ack(conn, subscribe, &codes, &why);
+        let said = reason_for(io, conn, &texts.joined());
+        let packet = self.sub_ack(conn, subscribe, &codes, said.as_properties());
         if granted.is_empty() {
             write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&packet));
             return Flow::Next;
@@ -512,12 +512,10 @@ impl<D: Disk> Shell<D> {
         conn: ConnId,
         subscribe: &Subscribe<'_>,
         codes: &[ReasonCode],
-        why: &str,
+        properties: Properties<'_>,
     ) -> Vec<u8> {
         let mut packet = Vec::new();
         let Some(link) = self.links.get(conn) else { return packet };
-        let properties = reason_string(why);
-        let properties = properties.as_properties();
         let (packet_id, codes) = (subscribe.packet_id, ReasonCodes::new(codes));
         let ack = SubAck { packet_id, properties, codes };
         if let Err(error) = link.encoder.sub_ack(&ack, &mut packet) {
@@ -586,8 +584,7 @@ impl<D: Disk> Shell<D> {
         }
         let mut packet = Vec::new();
         let codes = if version.is_v5() { &codes[..] } else { &[] };
-        let said = if takes_texts(io, conn) { texts.joined() } else { String::new() };
-        let said = reason_string(&said);
+        let said = reason_for(io, conn, &texts.joined());
         let ack = UnsubAck {
             packet_id: unsubscribe.packet_id,
             properties: said.as_properties(),

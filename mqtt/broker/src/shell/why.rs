@@ -110,6 +110,11 @@ pub(super) fn takes_texts<D: Disk>(io: &Io<'_, D>, conn: ConnId) -> bool {
     io.queued_bytes(conn) <= UNREAD_MOST
 }
 
+/// A Reason String for a client that is told more than codes.
+pub(super) fn reason_for<D: Disk>(io: &Io<'_, D>, conn: ConnId, text: &str) -> PropertiesBuf {
+    reason_string(if takes_texts(io, conn) { text } else { "" })
+}
+
 /// A Reason String, unless there is nothing to say.
 pub(super) fn reason_string(text: &str) -> PropertiesBuf {
     let mut properties = PropertiesBuf::new();
@@ -170,7 +175,7 @@ impl<D: Disk> Shell<D> {
         ack: Ack<'_>,
         why: &str,
     ) {
-        let properties = reason_string(if takes_texts(io, conn) { why } else { "" });
+        let properties = reason_for(io, conn, why);
         let ack = Ack { properties: properties.as_properties(), ..ack };
         self.write_ack(io, conn, kind, ack);
     }
