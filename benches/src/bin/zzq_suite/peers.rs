@@ -138,6 +138,20 @@ const RABBITMQ_START: &str = "\
     setpriv --pdeathsig KILL epmd -address 127.0.0.1 &\n\
     exec \"$1\"\n";
 
+/// With the queues that it has of itself.
+const RABBITMQ_CLASSIC: Start = with(
+    "sh {home}/start {program}",
+    &[
+        ("start", RABBITMQ_START),
+        ("plugins", "[rabbitmq_mqtt].\n"),
+        (
+            "rabbitmq.conf",
+            "listeners.tcp = none\nmqtt.listeners.tcp.1 = 127.0.0.1:{port}\n\
+             mqtt.allow_anonymous = true\n",
+        ),
+    ],
+);
+
 const RABBITMQ: Setting = Setting {
     broker: "rabbitmq",
     // The one on PATH is another, which starts it as another user.
@@ -230,18 +244,7 @@ pub(crate) const PEERS: &[Setting] = &[
     Setting {
         family: "rabbitmq",
         name: "rabbitmq",
-        memory: Some(with(
-            "sh {home}/start {program}",
-            &[
-                ("start", RABBITMQ_START),
-                ("plugins", "[rabbitmq_mqtt].\n"),
-                (
-                    "rabbitmq.conf",
-                    "listeners.tcp = none\nmqtt.listeners.tcp.1 = 127.0.0.1:{port}\n\
-                     mqtt.allow_anonymous = true\n",
-                ),
-            ],
-        )),
+        memory: Some(RABBITMQ_CLASSIC),
         storage: Some(with(
             "sh {home}/start {program}",
             &[
@@ -260,18 +263,7 @@ pub(crate) const PEERS: &[Setting] = &[
     Setting {
         family: "rabbitmq-default",
         name: "rabbitmq-default",
-        storage: Some(with(
-            "sh {home}/start {program}",
-            &[
-                ("start", RABBITMQ_START),
-                ("plugins", "[rabbitmq_mqtt].\n"),
-                (
-                    "rabbitmq.conf",
-                    "listeners.tcp = none\nmqtt.listeners.tcp.1 = 127.0.0.1:{port}\n\
-                     mqtt.allow_anonymous = true\n",
-                ),
-            ],
-        )),
+        storage: Some(RABBITMQ_CLASSIC),
         how: ", storage as it comes",
         ..RABBITMQ
     },
