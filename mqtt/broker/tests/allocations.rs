@@ -6,20 +6,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+mod stepping;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use allocation_counter::measure;
-use zzq_broker::clock::{Clock, Reading};
 use zzq_broker::hooks::{Answer, Authoriser, Client, Permit, Publishing, Receiving, Subscribing};
-use zzq_broker::stepped::{Stepped, SteppedOptions};
+use zzq_broker::stepped::SteppedOptions;
 use zzq_broker::{BrokerOptions, Hooks, LogPolicy};
 use zzq_codec::{Ack, Connect, Delivery, Encoder, Packet, Publish, Subscribe, SubscriptionsBuf};
 use zzq_lanes::driver::Rest;
 use zzq_lanes::driver::mem::MemPeer;
 use zzq_types::{PacketId, Properties, ProtocolVersion, QoS, SubscribeOptions, TopicName};
 use zzq_wal::Options as LogOptions;
-use zzq_wal::sim_disk::VoidDisk;
+
+use self::stepping::{Broker, IDLE};
 
 /// Messages of a round: no more than a queue that is empty keeps room for.
 const COUNT: u16 = 30;
@@ -27,18 +29,6 @@ const COUNT: u16 = 30;
 const WARM_UP: u16 = 300;
 const ROUNDS: u16 = 30;
 const LANES: usize = 2;
-/// Nothing calls a lane when this disk has taken what it wrote: after so many turns in vain all is
-/// done.
-const IDLE: u32 = 4;
-
-#[derive(Clone, Copy)]
-struct Still;
-
-impl Clock for Still {
-    fn read(&mut self) -> Reading {
-        Reading { boot_ms: 0, wall_ms: 1_700_000_000_000 }
-    }
-}
 
 /// Allows everything that begins with a letter, at once.
 struct Rules;
@@ -82,7 +72,7 @@ enum Logged {
 
 /// A broker, and a pair of clients.
 struct Pair {
-    broker: Stepped<VoidDisk, Still>,
+    broker: Broker,
     publisher: MemPeer,
     receiver: MemPeer,
     setting: Setting,
@@ -106,12 +96,7 @@ impl Pair {
             lanes: 2,
             ..SteppedOptions::new(log)
         };
-        let mut wait = |log: &zzq_wal::Log<VoidDisk>| {
-            log.helper_step(0);
-            true
-        };
-        let started = Stepped::start(VoidDisk::default(), options, Still, &mut wait);
-        let mut broker = started.unwrap();
+        let mut broker = stepping::start(options);
         let home = usize::from(setting.across);
         let (p, r) = (client_of(&broker, 0, "p"), client_of(&broker, home, "r"));
         let (publisher, receiver) = (broker.connect(0), broker.connect(home));
@@ -190,7 +175,7 @@ impl Pair {
 }
 
 /// A client identifier that begins so, whose session this lane has.
-fn client_of(broker: &Stepped<VoidDisk, Still>, lane: usize, name: &str) -> String {
+fn client_of(broker: &Broker, lane: usize, name: &str) -> String {
     let (state, mut names) = (broker.state(lane), (0..).map(|n| format!("{name}{n}")));
     names.find(|name| state.owns_session(name)).unwrap()
 }

@@ -6,11 +6,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+mod stepping;
+
 use std::time::Duration;
 
 use allocation_counter::{AllocationInfo, measure};
-use zzq_broker::clock::{Clock, Reading};
-use zzq_broker::stepped::{Stepped, SteppedOptions};
+use zzq_broker::stepped::SteppedOptions;
 use zzq_broker::{BrokerOptions, LogPolicy, Qos0Full};
 use zzq_codec::{
     Connect, Delivery, Disconnect, Encoder, Packet, Publish, Subscribe, SubscriptionsBuf,
@@ -22,22 +23,10 @@ use zzq_types::{
     SubscribeOptions, TopicName,
 };
 use zzq_wal::Options as LogOptions;
-use zzq_wal::sim_disk::VoidDisk;
 
-/// Nothing calls a lane when this disk has taken what it wrote: after so many turns in vain all is
-/// done.
-const IDLE: u32 = 4;
+use self::stepping::{Broker, IDLE};
 
-#[derive(Clone, Copy)]
-struct Still;
-
-impl Clock for Still {
-    fn read(&mut self) -> Reading {
-        Reading { boot_ms: 0, wall_ms: 1_700_000_000_000 }
-    }
-}
-
-struct Tested(Stepped<VoidDisk, Still>);
+struct Tested(Broker);
 
 impl Tested {
     fn new(change: impl FnOnce(&mut BrokerOptions)) -> Self {
@@ -49,11 +38,7 @@ impl Tested {
         change(&mut broker);
         let log = LogOptions::from_os().unwrap();
         let options = SteppedOptions { broker, random: 7, lanes: 1, ..SteppedOptions::new(log) };
-        let mut wait = |log: &zzq_wal::Log<VoidDisk>| {
-            log.helper_step(0);
-            true
-        };
-        Self(Stepped::start(VoidDisk::default(), options, Still, &mut wait).unwrap())
+        Self(stepping::start(options))
     }
 
     /// Turns until there is nothing to do; says what that allocated.
