@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::disk::Disk;
-use crate::log::core::Core;
+use crate::log::core::{Core, FLIGHTS_MAX};
 use crate::log::presence::Where;
 
 /// Whether who leads leaves what is due for later, because others are about to bring more.
@@ -83,6 +83,11 @@ impl<D: Disk> Core<D> {
             return false;
         }
         let staged = self.staged_bytes();
+        let last = self.flights.len() + 1 == FLIGHTS_MAX;
+        if last && now {
+            // What is staged too late for this write waits for all of it.
+            return staged < self.limits.group_size;
+        }
         let written: usize = self.flights.iter().map(|flight| flight.header.records_len).sum();
         !self.is_long(staged) && (now || staged + written <= self.limits.group_size / 2)
     }
@@ -115,8 +120,21 @@ mod tests {
     }
 
     fn open(count: usize) -> (SimDisk, Log<SimDisk>, Vec<Producer<SimDisk>>) {
+        open_with(count, Options::new(counted()))
+    }
+
+    /// Groups so short that several long ones fit into the first segment.
+    fn open_short(count: usize) -> (SimDisk, Log<SimDisk>, Vec<Producer<SimDisk>>) {
+        let mut options = Options::new(counted());
+        options.group_size = 512 * 1024;
+        open_with(count, options)
+    }
+
+    fn open_with(
+        count: usize,
+        options: Options,
+    ) -> (SimDisk, Log<SimDisk>, Vec<Producer<SimDisk>>) {
         let disk = SimDisk::new();
-        let options = Options::new(counted());
         let (log, _) = Log::open(disk.clone(), options, 0, &mut |_| Ok(())).unwrap();
         let lanes = (0..count).map(|_| log.producer(Arc::new(Nobody), None).unwrap()).collect();
         (disk, log, lanes)
@@ -180,6 +198,43 @@ mod tests {
             assert_eq!(drive(first, Patience::Some) == 0, is_held, "{bytes} bytes");
             assert_eq!(log.durable().get(), if is_held { 1 } else { 2 });
         }
+    }
+
+    #[test]
+    fn the_last_write_takes_all_that_is_being_staged() {
+        let (disk, log, mut lanes) = open_short(3);
+        let [first, second, third] = &mut lanes[..] else { unreachable!() };
+        disk.hold();
+        first.say(Where::Watches);
+        second.say(Where::Watches);
+        third.say(Where::Stages);
+        stage(first, 200_000);
+        assert_eq!(drive(first, Patience::Some), 1, "the other write is still to be had");
+        stage(second, 200_000);
+        assert_eq!(drive(second, Patience::Some), 0, "what is staged now would wait for it");
+        third.say(Where::Watches);
+        stage(third, 200_000);
+        drive(third, Patience::Some);
+        assert_eq!(log.appended().get(), 3);
+        assert_eq!(disk.in_flight().len(), 2);
+    }
+
+    #[test]
+    fn the_last_write_waits_for_no_more_than_a_group() {
+        let (disk, log, mut lanes) = open_short(3);
+        let [first, second, third] = &mut lanes[..] else { unreachable!() };
+        disk.hold();
+        first.say(Where::Watches);
+        second.say(Where::Watches);
+        third.say(Where::Stages);
+        stage(first, 300_000);
+        assert_eq!(drive(first, Patience::Some), 1);
+        stage(second, 300_000);
+        assert_eq!(drive(second, Patience::Some), 0);
+        stage(second, 300_000);
+        drive(second, Patience::Some);
+        assert_eq!(log.appended().get(), 2, "a whole group goes, whoever stages");
+        assert_eq!(disk.in_flight().len(), 2);
     }
 
     #[test]
