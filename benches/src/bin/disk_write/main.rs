@@ -62,12 +62,13 @@ const BACKENDS: &[Kind] = &[
 const FLUSHES: &[Kind] =
     &[(Backend::Aio, Issuers::Any, Flush::Each), (Backend::Aio, Issuers::Any, Flush::Together)];
 
-/// Bytes of a write, and how many are in flight.
-const CASES: &[(usize, usize)] = &[(BLOCK, 1), (64 * BLOCK, 2)];
+/// Blocks of a write, and how many are in flight.
+const CASES: &[(usize, usize)] = &[(1, 1), (64, 2)];
 
-/// A log has two in flight at most; four show what more would give.
+/// A log has two in flight at most: four show what more would give, and longer ones what longer
+/// groups would.
 const FLUSHED_CASES: &[(usize, usize)] =
-    &[(16 * BLOCK, 4), (64 * BLOCK, 2), (128 * BLOCK, 2), (256 * BLOCK, 2), (256 * BLOCK, 4)];
+    &[(16, 4), (64, 2), (128, 2), (256, 2), (256, 4), (512, 2), (1024, 2)];
 
 const FILE: &str = "measured";
 const FILE_SIZE: u64 = 32 << 20;
@@ -95,7 +96,8 @@ fn measure(arguments: &Arguments) -> Result<()> {
     let length = Duration::from_millis(arguments.milliseconds);
     let (cases, kinds) =
         if arguments.flushes { (FLUSHED_CASES, FLUSHES) } else { (CASES, BACKENDS) };
-    for &(bytes, depth) in cases {
+    for &(blocks, depth) in cases {
+        let bytes = blocks * BLOCK;
         let mut subjects = Vec::new();
         for &kind in kinds {
             subjects.push((Subject::open(&arguments.dir, kind)?, Vec::new()));
