@@ -178,9 +178,9 @@ fn wakes_and_signals_from_outside_reach_a_sleeping_lane() {
 }
 
 #[test]
-fn who_waits_for_peers_alone_looks_only_if_told_for_how_long() {
+fn who_waits_for_peers_alone_weighs_unless_told_for_how_long_to_look() {
     let told = BusyPoll::For(Duration::from_micros(5));
-    for (asked, becomes) in [(BusyPoll::Adaptive, BusyPoll::Off), (told, told)] {
+    for (asked, becomes) in [(BusyPoll::Adaptive, BusyPoll::Weighed), (told, told)] {
         let context = Context::builder().lanes(1).busy_poll(asked).build();
         let mut seen = None;
         let factory = |seat: &mut Seat| {

@@ -132,7 +132,7 @@ impl Seat {
     }
 
     /// What ends the waits of this lane comes from peers alone: no disk answers it. So
-    /// [`BusyPoll::Adaptive`] does not look for it.
+    /// [`BusyPoll::Adaptive`] becomes [`BusyPoll::Weighed`].
     pub fn waits_for_peers(&mut self) {
         self.busy_poll = self.busy_poll.for_peers();
     }

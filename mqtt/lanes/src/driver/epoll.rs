@@ -172,7 +172,7 @@ impl Driver for EpollDriver {
                 self.block(rest, waker, now, events);
             }
             if self.spin.is_learning() {
-                self.spin.waited(since.elapsed());
+                self.spin.waited(since);
             }
         }
         let now = self.now();
@@ -195,7 +195,10 @@ impl Driver for EpollDriver {
         let Some(socket) = self.socket(conn) else { return Read::Blocked };
         match retry_on_intr(|| read(socket, &mut *into)) {
             Ok(0) => Read::Ended,
-            Ok(count) => Read::Bytes(count, count == into.len()),
+            Ok(count) => {
+                self.spin.received(count);
+                Read::Bytes(count, count == into.len())
+            }
             Err(Errno::AGAIN) => Read::Blocked,
             Err(error) => Read::Failed(error.kind()),
         }

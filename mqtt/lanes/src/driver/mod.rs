@@ -9,6 +9,7 @@ pub mod mem;
 mod socket;
 mod spin;
 pub mod uring;
+mod weigh;
 
 use std::io::{self, IoSlice};
 

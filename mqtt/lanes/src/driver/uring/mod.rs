@@ -438,6 +438,7 @@ impl UringDriver {
         let (input, read) = match retry_on_intr(|| read(&link.socket, &mut *into)) {
             Ok(0) => (Input::Ended, Read::Ended),
             Ok(count) => {
+                self.spin.received(count);
                 link.streams = count > PIECE;
                 let more = count == into.len();
                 let input = if more { Input::Perhaps } else { Input::Nothing };
@@ -544,7 +545,7 @@ impl Driver for UringDriver {
                 self.block(rest, waker, now);
             }
             if self.spin.is_learning() {
-                self.spin.waited(since.elapsed());
+                self.spin.waited(since);
             }
         }
         events.append(&mut self.events);
@@ -576,6 +577,7 @@ impl Driver for UringDriver {
                 let count = bytes.len();
                 assert!(count <= into.len(), "a read of {} bytes only", into.len());
                 into[..count].copy_from_slice(bytes);
+                self.spin.received(count);
                 self.ring.give_back(received);
                 if more {
                     link.input = Input::Perhaps;
