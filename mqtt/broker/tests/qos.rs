@@ -5,21 +5,11 @@ mod support;
 use std::time::Instant;
 
 use Version::{V3, V4, V5};
-use support::{Broker, Client, Connect, Message, Publish, Version, expect_left, in_both_modes};
+use support::{
+    Broker, Client, Connect, Message, Publish, Version, expect_left, in_both_modes, next, pair,
+};
 
 const VERSIONS: [Version; 3] = [V3, V4, V5];
-
-fn pair(broker: &Broker, version: Version) -> (Client, Client) {
-    (Client::connect(broker, version, "publisher"), Client::connect(broker, version, "subscriber"))
-}
-
-/// Takes the next PUBLISH without answering.
-#[track_caller]
-fn next(client: &mut Client, payload: &str) -> Message {
-    let message = client.expect_message();
-    assert_eq!(message.payload_text(), payload);
-    message
-}
 
 #[test]
 fn each_qos_has_its_handshake_on_both_sides() {

@@ -4,13 +4,7 @@
 mod support;
 
 use Version::{V3, V4, V5};
-use support::{Broker, Client, Connect, Message, Publish, Version, in_both_modes};
-
-fn next(client: &mut Client, payload: &str) -> Message {
-    let message = client.expect_message();
-    assert_eq!(message.payload_text(), payload);
-    message
-}
+use support::{Broker, Client, Connect, Message, Publish, Version, in_both_modes, next};
 
 /// A receiver of "t" at QoS 2, with two messages under way: at QoS 1 and at QoS 2.
 fn receiver(broker: &Broker, version: Version) -> (Client, Message, Message) {

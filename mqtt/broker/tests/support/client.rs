@@ -374,6 +374,19 @@ impl Client {
     }
 }
 
+/// A publisher and a subscriber.
+pub(crate) fn pair(broker: &Broker, version: Version) -> (Client, Client) {
+    (Client::connect(broker, version, "publisher"), Client::connect(broker, version, "subscriber"))
+}
+
+/// Takes the next PUBLISH without answering.
+#[track_caller]
+pub(crate) fn next(client: &mut Client, payload: &str) -> Message {
+    let message = client.expect_message();
+    assert_eq!(message.payload_text(), payload);
+    message
+}
+
 /// The broker ends the connection of a client that sends this.
 #[track_caller]
 pub(crate) fn ends(broker: &Broker, version: Version, digits: &str, codes: &[u8]) {

@@ -19,7 +19,7 @@ mod random;
 mod wire;
 
 pub(crate) use broker::{Broker, in_both_modes, on_disk, run};
-pub(crate) use client::{Client, Received, ends, expect_left, payloads_up_to};
+pub(crate) use client::{Client, Received, ends, expect_left, next, pair, payloads_up_to};
 pub(crate) use connect::{Accepted, Connect};
 pub(crate) use random::Random;
 pub(crate) use wire::{
