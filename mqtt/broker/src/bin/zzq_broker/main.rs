@@ -39,15 +39,15 @@ fn main() -> ExitCode {
 type Ended = Result<(), (ExitStatus, String)>;
 
 fn run(args: &Args) -> Ended {
-    if let Some(user) = &args.scram_entry {
-        return users::print_entry(user, args.scram_iterations);
+    if let Some(user) = &args.users.scram_entry {
+        return users::print_entry(user, args.users.scram_iterations);
     }
     let options = args.options().map_err(|message| (ExitStatus::Config, message))?;
-    let hooks = users::hooks(args)?;
+    let hooks = users::hooks(&args.users)?;
     start_logging(&args.log_level)?;
-    files::raise_limit(args.max_connections);
-    let mut builder = Context::builder().busy_poll(args.busy_poll).driver(args.driver());
-    if let Some(lanes) = args.lanes {
+    files::raise_limit(args.connections.max_connections);
+    let mut builder = Context::builder().busy_poll(args.lanes.busy_poll).driver(args.driver());
+    if let Some(lanes) = args.lanes.lanes {
         builder = builder.lanes(usize::from(lanes));
     }
     let context = builder.build();
@@ -71,7 +71,7 @@ async fn serve(broker: &Broker, args: &Args) -> Ended {
     for endpoint in &args.bind {
         match broker.bind(endpoint).await {
             Ok(bound) => {
-                let is_open = args.scram_file.is_none() || args.allow_anonymous;
+                let is_open = args.users.scram_file.is_none() || args.users.allow_anonymous;
                 if is_open && !bound.addr.ip().is_loopback() {
                     tracing::warn!(
                         endpoint = %bound.endpoint,

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use zzq_broker::hooks::scram::{Keys, Scram, entry};
 use zzq_broker::{ExitStatus, Hooks};
 
-use crate::args::Args;
+use crate::args::UserFlags;
 
 /// Bytes of a new salt.
 const SALT: usize = 16;
 
 /// The hooks of a broker that is run by its command line.
-pub(crate) fn hooks(args: &Args) -> Result<Hooks, (ExitStatus, String)> {
-    let Some(path) = &args.scram_file else { return Ok(Hooks::default()) };
-    let scram = load(path, args.allow_anonymous)
+pub(crate) fn hooks(flags: &UserFlags) -> Result<Hooks, (ExitStatus, String)> {
+    let Some(path) = &flags.scram_file else { return Ok(Hooks::default()) };
+    let scram = load(path, flags.allow_anonymous)
         .map_err(|why| (ExitStatus::Config, format!("--scram-file {}: {why}", path.display())))?;
     Ok(Hooks { authenticator: Some(Arc::new(scram)), ..Hooks::default() })
 }

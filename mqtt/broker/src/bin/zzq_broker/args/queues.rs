@@ -1,0 +1,70 @@
+//! Limits of what waits: for a session that does not keep up, and for those who publish to it.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use zzq_broker::units::{parse_duration, parse_size};
+use zzq_broker::{Limits, QueueFull as FullPolicy};
+
+/// See the file.
+#[derive(Debug, Args)]
+pub(crate) struct QueueFlags {
+    /// Subscriptions of one session.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_subscriptions)]
+    pub(crate) max_subscriptions: usize,
+
+    /// Messages waiting for one session at QoS 1 and 2; --queue-full says what happens then.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_queued_messages)]
+    pub(crate) max_queued_messages: usize,
+
+    /// Bytes of messages waiting for one session; --queue-full says what happens then.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
+    pub(crate) max_queued_bytes: u64,
+
+    /// What happens when the queue of a session is full. What is dropped is counted below
+    /// $SYS/broker/publish/messages/dropped.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = QueueFull::Refuse)]
+    pub(crate) queue_full: QueueFull,
+
+    /// With --queue-full refuse, how long a session that is away may have others refused or held
+    /// for its full queue. Then it ends, with what waits in it.
+    #[arg(long, value_name = "SPAN", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) queue_grace: Duration,
+
+    /// How long a publisher is held for a slow receiver before QoS 0 messages to it are dropped.
+    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = parse_duration)]
+    pub(crate) max_hold: Duration,
+
+    /// Publishes of one MQTT 3 client held for a full queue above which it is not read any more.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
+    pub(crate) max_held: u64,
+
+    /// The same for all MQTT 3 clients together; each lane has an equal share.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub(crate) max_held_total: u64,
+}
+
+/// `--queue-full`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QueueFull {
+    /// Publishers are refused with reason code 0x97, those of MQTT 3 are held.
+    Refuse,
+    /// The session ends, with what waits in it, and its connection with it.
+    EndSession,
+    /// The oldest messages that were not sent yet make room.
+    DropOldest,
+    /// The session gets nothing more until it has room; an MQTT 5 publisher is refused if nobody
+    /// else gets the message either.
+    DropNewest,
+}
+
+impl From<QueueFull> for FullPolicy {
+    fn from(flag: QueueFull) -> Self {
+        match flag {
+            QueueFull::Refuse => Self::Refuse,
+            QueueFull::EndSession => Self::EndSession,
+            QueueFull::DropOldest => Self::DropOldest,
+            QueueFull::DropNewest => Self::DropNewest,
+        }
+    }
+}
