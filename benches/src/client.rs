@@ -1,8 +1,9 @@
 //! Clients that fill a broker and empty it again, one packet behind the other, without waiting for
 //! each answer.
 
-use std::collections::HashSet;
-use std::io::{self, ErrorKind, Read, Write};
+mod back;
+
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ use zzq_codec::{
     SubscriptionsBuf, Unsubscribe, encode_ack,
 };
 use zzq_types::{PacketId, Properties, ProtocolVersion, QoS, SubscribeOptions, TopicName};
+
+pub use back::{Came, Patience, come_back};
 
 const V: ProtocolVersion = ProtocolVersion::V311;
 
@@ -36,9 +39,19 @@ pub struct Client {
 impl Client {
     /// Connects, with a session that outlives the connection, or without.
     pub fn connect(address: SocketAddr, id: &str, stays: bool) -> Result<Self> {
+        Self::connect_within(address, id, stays, PATIENCE)
+    }
+
+    /// The same; no answer may take longer than this.
+    fn connect_within(
+        address: SocketAddr,
+        id: &str,
+        stays: bool,
+        patience: Duration,
+    ) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
         let mut client = Self { stream, input: Vec::new(), buffer: vec![0; 64 * 1024] };
         let connect = Connect { clean_start: !stays, ..Connect::new(V, id) };
         let mut out = Vec::new();
@@ -138,29 +151,6 @@ impl Client {
             })?;
         }
         Ok(())
-    }
-
-    /// Takes what waits, until nothing has come for a while or the broker closes; how many
-    /// different messages that was.
-    pub fn take_what_comes(&mut self) -> Result<u32> {
-        const QUIET: Duration = Duration::from_secs(2);
-        self.stream.set_read_timeout(Some(QUIET))?;
-        let mut numbers = HashSet::new();
-        let outcome = self.each(|packet, out| {
-            if let Packet::Publish(publish) = packet {
-                numbers.insert(publish.payload.first_chunk().map(|n| u32::from_be_bytes(*n)));
-                if let Delivery::AtLeastOnce(id) = publish.delivery {
-                    encode_ack(AckKind::PubAck, id, out);
-                }
-            }
-            Ok(true)
-        });
-        let is_quiet =
-            |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
-        match outcome {
-            Err(error) if !error.downcast_ref().is_some_and(is_quiet) => Err(error),
-            _ => Ok(u32::try_from(numbers.len())?),
-        }
     }
 
     /// Subscribes at QoS 1 to `count` filters, without waiting for each answer.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use zzq_bench::client::{Client, leave};
+use zzq_bench::client::{Client, Patience, come_back, leave};
 use zzq_bench::load::{Broker, Figures, Pattern, Plan, Target, run, usage};
 use zzq_types::QoS;
 
@@ -14,6 +14,10 @@ use crate::peers::Found;
 /// Messages of 4 KiB that a crash finds waiting: few, for a broker may write all of them anew with
 /// each.
 const WAITING: u32 = 200;
+
+/// How long a client waits for them when it comes back. Brokers that have much to look through
+/// after a crash answer late.
+const BACK: Patience = Patience { quiet: Duration::from_secs(20), most: Duration::from_mins(3) };
 
 /// Where a broker, or this setting of it, is not asked.
 const NOT_MEASURED: &str = "not measured";
@@ -78,9 +82,18 @@ fn crash(found: &Found, place: &Path) -> Result<String> {
     leave(broker.address(), "reader", "queue")?;
     let mut publisher = Client::connect(broker.address(), "p", false)?;
     publisher.publish(WAITING, 4096, false, |_| "queue".to_owned())?;
+    let killed = Instant::now();
     broker.kill_and_restart()?;
-    let came = Client::connect(broker.address(), "reader", true)?.take_what_comes()?;
-    Ok(format!("{WAITING} acknowledged, {} lost", WAITING.saturating_sub(came)))
+    let came = come_back(broker.address(), "reader", usize::try_from(WAITING)?, BACK)?;
+    let last = came.last.map(|last| last.duration_since(killed));
+    Ok(recovered(came.messages, last))
+}
+
+/// How many of those that wait are there again, and how long that took.
+fn recovered(messages: usize, after: Option<Duration>) -> String {
+    let lost = usize::try_from(WAITING).unwrap_or(usize::MAX).saturating_sub(messages);
+    let took = after.map(|after| format!(", recovered after {:.1} s", after.as_secs_f64()));
+    format!("{WAITING} acknowledged, {lost} lost{}", took.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -96,5 +109,12 @@ mod tests {
         assert_eq!(told(&figures, 1024), "10 sent, 3 lost, 3 MiB more");
         let acked = Figures { acknowledged: 8, ..figures };
         assert_eq!(told(&acked, 4096), "8 acknowledged, 3 lost, 0 MiB more");
+    }
+
+    #[test]
+    fn how_long_it_took_stands_beside_what_came() {
+        assert_eq!(recovered(0, None), "200 acknowledged, 200 lost");
+        let text = "200 acknowledged, 5 lost, recovered after 1.5 s";
+        assert_eq!(recovered(195, Some(Duration::from_millis(1500))), text);
     }
 }
