@@ -3,26 +3,45 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-/// How many of each kind.
+use zzq_types::QoS;
+
+/// How many of each kind. What MQTT allows at a QoS has a name of its own: nobody is blamed for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Deliveries, repeated ones too.
     pub delivered: u64,
-    /// Messages that never came.
+    /// Messages that never came, and were acknowledged.
     pub lost: u64,
-    /// Deliveries of what had come already.
+    /// Messages at QoS 0 that never came: nothing was promised.
+    pub dropped: u64,
+    /// Deliveries of what had come already, at QoS 0 and 2.
     pub doubled: u64,
+    /// The same at QoS 1, which is at least once.
+    pub repeated: u64,
     /// Messages that came behind a later one.
     pub reordered: u64,
     /// Deliveries without a mark, or from a publisher that has no business here.
     pub foreign: u64,
 }
 
+impl Counts {
+    /// Calls what MQTT allows at this QoS by its name.
+    pub(super) fn at(self, qos: QoS) -> Self {
+        match qos {
+            QoS::AtMostOnce => Self { lost: 0, dropped: self.lost, ..self },
+            QoS::AtLeastOnce => Self { doubled: 0, repeated: self.doubled, ..self },
+            QoS::ExactlyOnce => self,
+        }
+    }
+}
+
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.delivered += other.delivered;
         self.lost += other.lost;
+        self.dropped += other.dropped;
         self.doubled += other.doubled;
+        self.repeated += other.repeated;
         self.reordered += other.reordered;
         self.foreign += other.foreign;
     }
@@ -125,7 +144,7 @@ impl Tracker {
             lost: inside + promised.saturating_sub(self.highest),
             doubled: self.doubled,
             reordered: self.reordered,
-            foreign: 0,
+            ..Counts::default()
         }
     }
 }
@@ -161,6 +180,17 @@ mod tests {
         assert_eq!(counts(&[1, 2, 9], 5), (3, 3, 0, 0));
         assert_eq!(counts(&[1, 2, 9], 2), (3, 0, 0, 0));
         assert_eq!(counts(&[1, 2, 3], 1), (3, 0, 0, 0));
+    }
+
+    #[test]
+    fn what_a_qos_allows_has_another_name() {
+        let (lost, doubled, dropped, repeated) = (1, 2, 1, 2);
+        let all = Counts { delivered: 9, lost, doubled, reordered: 3, ..Counts::default() };
+        let at_most_once = Counts { lost: 0, dropped, ..all };
+        assert_eq!(all.at(QoS::AtMostOnce), at_most_once);
+        let at_least_once = Counts { doubled: 0, repeated, ..all };
+        assert_eq!(all.at(QoS::AtLeastOnce), at_least_once);
+        assert_eq!(all.at(QoS::ExactlyOnce), all);
     }
 
     #[test]

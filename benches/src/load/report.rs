@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::account::Counts;
 use super::figures::{Figures, Latency};
 use super::versus::Ratio;
 
@@ -20,10 +21,11 @@ pub fn table(figures: &Figures) -> String {
     }
     let rate = round(figures.delivered_per_second);
     row("delivered", format!("{} ({rate}/s)", counts.delivered));
-    let faults = [counts.lost, counts.doubled, counts.reordered, counts.foreign];
-    let [lost, doubled, reordered, foreign] = faults;
+    let Counts { lost, dropped, doubled, repeated, reordered, foreign, .. } = counts;
     row("lost, doubled", format!("{lost}, {doubled}"));
     row("reordered, foreign", format!("{reordered}, {foreign}"));
+    // What QoS 0 and QoS 1 allow.
+    row("dropped, repeated", format!("{dropped}, {repeated}"));
     row("publish->deliver us", latency(figures.deliver));
     if figures.ack.samples > 0 {
         row("publish->ack us", latency(figures.ack));
@@ -72,13 +74,20 @@ fn figure(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Counts;
 
     #[test]
     fn faults_are_in_the_table() {
-        let counts = Counts { delivered: 10, lost: 1, doubled: 2, reordered: 3, foreign: 4 };
+        let counts = Counts {
+            delivered: 10,
+            lost: 1,
+            doubled: 2,
+            reordered: 3,
+            foreign: 4,
+            dropped: 6,
+            repeated: 7,
+        };
         let text = table(&Figures { counts, unacknowledged: 5, ..Figures::default() });
-        for part in ["1, 2", "3, 4", "5 never"] {
+        for part in ["1, 2", "3, 4", "6, 7", "5 never"] {
             assert!(text.contains(part), "{part} in {text}");
         }
     }

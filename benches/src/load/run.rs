@@ -153,20 +153,21 @@ fn spent(before: Usage, after: Usage) -> Usage {
     Usage { cpu_seconds: after.cpu_seconds - before.cpu_seconds, ..after }
 }
 
-/// What became of all messages, given up to which number each publisher was promised delivery.
+/// What became of all messages, given up to which number each publisher was promised delivery: all
+/// that it sent at QoS 0, all that was acknowledged above.
 fn account(plan: &Plan, engines: &mut [Engine<'_>], promised: &[u64]) -> Counts {
     let mut subscribers = engines.iter_mut().flat_map(Engine::subscribers);
     if matches!(plan.pattern, Pattern::Shared(_))
         && let Some(all) = subscribers.next()
     {
         subscribers.for_each(|member| all.join(member));
-        return all.counts(promised);
+        return all.counts(promised).at(plan.qos);
     }
     let mut counts = Counts::default();
     for subscriber in subscribers {
         counts += subscriber.counts(promised);
     }
-    counts
+    counts.at(plan.qos)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts and times of a run are below 2^53")]

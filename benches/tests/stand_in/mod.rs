@@ -16,6 +16,9 @@ use zzq_types::{Properties, ProtocolVersion, ReasonCode};
 /// How the n-th message of a publisher is treated: how often it is forwarded.
 pub(crate) type Forward = fn(u64) -> usize;
 
+/// Instead of how often: the message is neither forwarded nor acknowledged.
+pub(crate) const IGNORED: usize = usize::MAX;
+
 /// Who is subscribed, by filter.
 type Subscribers = Arc<Mutex<HashMap<String, Vec<TcpStream>>>>;
 
@@ -111,7 +114,13 @@ impl Connection {
     }
 
     fn publish(&mut self, publish: &Publish<'_>, out: &mut Vec<u8>) {
-        self.deliver(publish);
+        // What has no mark has no number.
+        let sequence = Stamp::read(publish.payload).map_or(0, |stamp| stamp.sequence);
+        let times = (self.forward)(sequence);
+        if times == IGNORED {
+            return;
+        }
+        self.deliver(publish, times);
         match publish.delivery {
             Delivery::AtMostOnce => {}
             Delivery::AtLeastOnce(id) => encode_ack(AckKind::PubAck, id, out),
@@ -121,10 +130,7 @@ impl Connection {
 
     /// Sends a message on to everybody who subscribed to its topic, or to all topics, and to the
     /// members of the group in turns.
-    fn deliver(&mut self, publish: &Publish<'_>) {
-        // What has no mark has no number.
-        let sequence = Stamp::read(publish.payload).map_or(0, |stamp| stamp.sequence);
-        let times = (self.forward)(sequence);
+    fn deliver(&mut self, publish: &Publish<'_>, times: usize) {
         let mut copy = Vec::new();
         self.encoder.publish(publish, &mut copy).unwrap();
         let mut subscribers = self.subscribers.lock().unwrap();

@@ -78,6 +78,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// What is promised is awaited for longer than what is not.
     pub(crate) fn plan(&self, seconds: f64) -> Plan {
         Plan {
             topics: self.topics,
@@ -86,6 +87,7 @@ impl Stream {
             load: self.rate.map_or(Load::Closed, Load::Paced),
             duration: Duration::from_secs_f64(seconds),
             persistent: self.persistent,
+            patience: Duration::from_secs(if self.qos == QoS::AtMostOnce { 3 } else { 10 }),
             ..Plan::plain(self.pattern, self.qos)
         }
     }

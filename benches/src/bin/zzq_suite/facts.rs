@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use zzq_bench::client::{Client, Patience, come_back, leave};
-use zzq_bench::load::{Broker, Figures, Pattern, Plan, Target, run, usage};
+use zzq_bench::load::{Broker, Counts, Figures, Pattern, Plan, Target, run, usage};
 use zzq_types::QoS;
 
 use crate::peers::Found;
@@ -51,6 +51,7 @@ fn stalled(qos: QoS) -> Plan {
         duration: SPAN,
         threads: 2,
         stall: SPAN,
+        patience: Duration::from_secs(10),
         ..Plan::plain(Pattern::Pairs(1), qos)
     }
 }
@@ -62,15 +63,32 @@ fn overload(found: &Found, qos: QoS, place: &Path) -> Result<String> {
     let broker = Broker::start_with(&command, start.files, Some(place))?;
     let before = usage(&broker.pid().to_string())?.resident_kib;
     let target = Target { address: broker.address(), pid: Some(broker.pid()) };
-    Ok(told(&run(&stalled(qos), target)?, before))
+    Ok(told(qos, &run(&stalled(qos), target)?, before))
 }
 
-fn told(figures: &Figures, before_kib: u64) -> String {
-    let Figures { published, acknowledged, counts, broker, .. } = figures;
-    let kept = if *acknowledged > 0 { *acknowledged } else { *published };
-    let what = if *acknowledged > 0 { "acknowledged" } else { "sent" };
+/// What became of the messages: lost is only what was acknowledged.
+fn told(qos: QoS, figures: &Figures, before_kib: u64) -> String {
+    let Figures { published, acknowledged, unacknowledged, counts, broker, .. } = figures;
+    let Counts { lost, dropped, doubled, repeated, reordered, foreign, .. } = counts;
+    let mut text = if qos == QoS::AtMostOnce {
+        format!("{published} sent, {dropped} dropped")
+    } else {
+        format!("{acknowledged} acknowledged, {lost} lost")
+    };
+    for (count, what) in [
+        (unacknowledged, "never acknowledged"),
+        (doubled, "doubled"),
+        (repeated, "repeated"),
+        (reordered, "reordered"),
+        (foreign, "that nobody sent"),
+    ] {
+        if *count > 0 {
+            // Writing to a string does not fail.
+            let _written = write!(text, ", {count} {what}");
+        }
+    }
     let peak = broker.map_or(0, |used| used.peak_kib.saturating_sub(before_kib)) / 1024;
-    format!("{kept} {what}, {} lost, {peak} MiB more", counts.lost)
+    text + &format!(", {peak} MiB more")
 }
 
 /// Messages wait for a client that is away, all acknowledged; the broker is killed at once.
@@ -99,16 +117,18 @@ fn recovered(messages: usize, after: Option<Duration>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zzq_bench::load::{Counts, Usage};
+    use zzq_bench::load::Usage;
 
     #[test]
-    fn what_was_kept_is_what_was_acknowledged_or_else_sent() {
-        let counts = Counts { lost: 3, ..Counts::default() };
+    fn only_what_was_acknowledged_is_lost() {
+        let counts = Counts { dropped: 3, ..Counts::default() };
         let broker = Some(Usage { peak_kib: 4096, ..Usage::default() });
         let figures = Figures { published: 10, counts, broker, ..Figures::default() };
-        assert_eq!(told(&figures, 1024), "10 sent, 3 lost, 3 MiB more");
-        let acked = Figures { acknowledged: 8, ..figures };
-        assert_eq!(told(&acked, 4096), "8 acknowledged, 3 lost, 0 MiB more");
+        assert_eq!(told(QoS::AtMostOnce, &figures, 1024), "10 sent, 3 dropped, 3 MiB more");
+        let counts = Counts { lost: 4, repeated: 5, ..Counts::default() };
+        let acked = Figures { counts, acknowledged: 8, unacknowledged: 2, ..figures };
+        let text = "8 acknowledged, 4 lost, 2 never acknowledged, 5 repeated, 0 MiB more";
+        assert_eq!(told(QoS::AtLeastOnce, &acked, 4096), text);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod cells;
 mod facts;
+mod faults;
 mod measure;
 mod peers;
 mod report;
@@ -189,6 +190,7 @@ fn work(options: &Options, file: &Path) -> Result<()> {
                 peer_version: peer.version.clone(),
                 measures: outcome.measures,
                 faults: outcome.faults,
+                went: outcome.went,
             };
             append(file, &record)?;
         }

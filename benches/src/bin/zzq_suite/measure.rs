@@ -11,7 +11,7 @@ use zzq_types::QoS;
 
 use crate::cells::{Cell, Work};
 use crate::peers::{Found, Setting};
-use crate::results::Compared;
+use crate::results::{Compared, Went};
 use crate::state::Sizes;
 
 /// How much is done.
@@ -47,6 +47,7 @@ impl Effort {
 struct Sample {
     figures: BTreeMap<String, f64>,
     sound: bool,
+    went: Went,
 }
 
 /// What all rounds gave of ours and one peer.
@@ -54,6 +55,7 @@ struct Sample {
 pub(crate) struct Outcome {
     pub(crate) measures: BTreeMap<String, Compared>,
     pub(crate) faults: (u32, u32),
+    pub(crate) went: (Went, Went),
 }
 
 /// Runs a cell on ours, the first, and on peers; says what came of each peer, in their order. A
@@ -112,11 +114,12 @@ fn sample(cell: &Cell, found: &Found, effort: Effort, place: &Path) -> Result<Sa
             let target = Target { address: broker.address(), pid: Some(broker.pid()) };
             let figures = run(&stream.plan(effort.seconds), target).context(name)?;
             let all = measures(&figures).map(|(name, value)| (name.to_owned(), value)).collect();
-            Ok(Sample { figures: all, sound: figures.is_sound() })
+            Ok(Sample { figures: all, sound: figures.is_sound(), went: Went::of(&figures) })
         }
         Work::State(state) => {
             let figure = state.figure(&mut broker, effort.sizes).context(name)?;
-            Ok(Sample { figures: [(state.measure().to_owned(), figure)].into(), sound: true })
+            let figures = [(state.measure().to_owned(), figure)].into();
+            Ok(Sample { figures, sound: true, went: Went::default() })
         }
     }
 }
@@ -136,6 +139,12 @@ fn outcome(ours: &[Sample], theirs: &[Sample]) -> Outcome {
         let unsound = samples.iter().filter(|sample| !sample.sound).count();
         u32::try_from(unsound).unwrap_or(u32::MAX)
     };
+    let went = |samples: &[Sample]| {
+        samples.iter().fold(Went::default(), |mut all, sample| {
+            all += sample.went;
+            all
+        })
+    };
     let names = ours.iter().flat_map(|sample| sample.figures.keys());
     let compare = |name: &String| {
         let pair = |(ours, theirs): (&Sample, &Sample)| {
@@ -147,6 +156,7 @@ fn outcome(ours: &[Sample], theirs: &[Sample]) -> Outcome {
     Outcome {
         measures: names.filter_map(compare).collect(),
         faults: (faults(ours), faults(theirs)),
+        went: (went(ours), went(theirs)),
     }
 }
 
@@ -170,11 +180,16 @@ mod tests {
 
     #[test]
     fn faults_are_counted_and_figures_compared_round_by_round() {
-        let sample = |value, sound| Sample { figures: [("x".to_owned(), value)].into(), sound };
+        let sample = |value, sound: bool| {
+            let went = Went { lost: u32::from(!sound), repeated: 1, ..Went::default() };
+            Sample { figures: [("x".to_owned(), value)].into(), sound, went }
+        };
         let ours = [sample(2.0, true), sample(6.0, false)];
         let theirs = [sample(1.0, true), sample(2.0, true)];
         let outcome = outcome(&ours, &theirs);
         assert_eq!(outcome.faults, (1, 0));
+        let both = Went { repeated: 2, ..Went::default() };
+        assert_eq!(outcome.went, (Went { lost: 1, ..both }, both));
         assert!((outcome.measures["x"].ratio.median - 2.5).abs() < 1e-9);
     }
 }

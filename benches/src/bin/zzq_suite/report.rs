@@ -10,6 +10,7 @@ use zzq_bench::page::{distinct, wrap};
 
 use crate::cells::{ACK, Asked, CELLS, CPU, Cell, DELIVER, Of, PEAK, RATE, Section, Work};
 use crate::cells::{more_is_better, of_peer};
+use crate::faults::sum;
 use crate::peers::{PEERS, SUBJECT, Setting, Start};
 use crate::results::{Compared, Record, newest};
 
@@ -137,11 +138,11 @@ fn cells(section: Section) -> impl Iterator<Item = &'static Cell> {
 fn head(records: &[Record]) -> String {
     let distinct = |of| distinct(records, of);
     let rounds = records.iter().map(|record| record.rounds).min().unwrap_or(0);
-    let faulty: u32 = records.iter().map(|record| record.faults.0).sum();
-    let ours = if faulty == 0 {
+    let ours = sum(records.iter().map(|record| (record.faults.0, record.went.0, record.rounds)));
+    let ours = if ours.is_clean() {
         "None of our runs lost, doubled or reordered a message.".to_owned()
     } else {
-        format!("In {faulty} of our runs messages were lost, doubled or reordered.")
+        format!("Of our {}.", ours.text())
     };
     wrap(&format!(
         "Measured on {} by `zzq_suite`: {} against {}, zzq and zzq-broker with one lane each, the \
@@ -192,12 +193,8 @@ fn stream_row(records: &[Record], cell: &Cell, family: &str) -> Option<String> {
 fn faults(records: &[Record], cell: &Cell, family: &str) -> String {
     let settings = PEERS.iter().filter(|peer| peer.family == family);
     let all = settings.filter_map(|peer| newest(records, cell.name, peer.name));
-    let (theirs, rounds) =
-        all.fold((0, 0), |(faults, rounds), one| (faults + one.faults.1, rounds + one.rounds));
-    if theirs == 0 {
-        return String::new();
-    }
-    format!(" (the peer lost, doubled or reordered messages in {theirs} of {rounds} runs)")
+    let theirs = sum(all.map(|one| (one.faults.1, one.went.1, one.rounds)));
+    if theirs.is_clean() { String::new() } else { format!(" (of the peer's {})", theirs.text()) }
 }
 
 fn asked_of<'a>(cell: &'a Cell, family: &'a str) -> impl Iterator<Item = &'a Asked> {
@@ -343,6 +340,7 @@ pub(crate) fn charts(records: &[Record]) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Went;
     use crate::results::tests::record;
 
     #[test]
@@ -380,13 +378,15 @@ mod tests {
     #[test]
     fn faults_stand_beside_the_figures() {
         let mut faulty = record("1-10-q0", "mosquitto", &[(CPU, 0.1)]);
-        faulty.faults = (1, 9);
+        faulty.faults = (1, 8);
+        faulty.went.0.reordered = 1;
+        faulty.went.1 = Went { doubled: 8, dropped: 2, ..Went::default() };
         let text = text(&[faulty]);
-        assert!(text.contains(
-            "| 1 to 10, QoS 0 (the peer lost, doubled or reordered messages in 9 of 9 runs) |"
-        ));
+        let theirs = "| 1 to 10, QoS 0 (of the peer's 9 runs, messages were doubled in 8; dropped, \
+                      as QoS 0 allows, in 2) |";
+        assert!(text.contains(theirs), "{text}");
         let prose = text.replace('\n', " ");
-        assert!(prose.contains("In 1 of our runs messages were lost"), "{text}");
+        assert!(prose.contains("Of our 9 runs, messages were reordered in 1."), "{text}");
     }
 
     #[test]

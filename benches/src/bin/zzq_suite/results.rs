@@ -2,8 +2,10 @@
 //! on where it stopped.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
+use zzq_bench::load::Figures;
 use zzq_bench::spread::Spread;
 
 /// A cell with a peer.
@@ -22,9 +24,59 @@ pub(crate) struct Record {
     pub(crate) program: u32,
     pub(crate) peer_version: String,
     pub(crate) measures: BTreeMap<String, Compared>,
-    /// Rounds in which a message was lost, doubled, out of order or not acknowledged: ours, the
-    /// peer's.
+    /// Rounds in which something happened that MQTT rules out at this QoS: ours, the peer's.
     pub(crate) faults: (u32, u32),
+    /// What happened in rounds that were not as they should be: ours, the peer's. The oldest lines
+    /// have none.
+    #[serde(default)]
+    pub(crate) went: (Went, Went),
+}
+
+/// In how many rounds which kind of thing happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Went {
+    /// Acknowledged, and never delivered.
+    pub(crate) lost: u32,
+    /// Delivered again, not at QoS 1.
+    pub(crate) doubled: u32,
+    pub(crate) reordered: u32,
+    /// Delivered, and never sent.
+    pub(crate) foreign: u32,
+    /// Not delivered at QoS 0.
+    pub(crate) dropped: u32,
+    /// Delivered again at QoS 1.
+    pub(crate) repeated: u32,
+    /// Publishes that were not acknowledged.
+    pub(crate) unanswered: u32,
+}
+
+impl Went {
+    /// How one round went.
+    pub(crate) fn of(figures: &Figures) -> Self {
+        let some = |count: u64| u32::from(count > 0);
+        let counts = figures.counts;
+        Self {
+            lost: some(counts.lost),
+            doubled: some(counts.doubled),
+            reordered: some(counts.reordered),
+            foreign: some(counts.foreign),
+            dropped: some(counts.dropped),
+            repeated: some(counts.repeated),
+            unanswered: some(figures.unacknowledged),
+        }
+    }
+}
+
+impl AddAssign for Went {
+    fn add_assign(&mut self, other: Self) {
+        self.lost += other.lost;
+        self.doubled += other.doubled;
+        self.reordered += other.reordered;
+        self.foreign += other.foreign;
+        self.dropped += other.dropped;
+        self.repeated += other.repeated;
+        self.unanswered += other.unanswered;
+    }
 }
 
 /// One figure of both.
@@ -59,6 +111,7 @@ pub(crate) fn newest<'a>(records: &'a [Record], cell: &str, peer: &str) -> Optio
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use zzq_bench::load::Counts;
 
     /// A record of the best that can be, but for one measure.
     pub(crate) fn record(cell: &str, peer: &str, measures: &[(&str, f64)]) -> Record {
@@ -80,7 +133,24 @@ pub(crate) mod tests {
             peer_version: "theirs 1".into(),
             measures: measures.collect(),
             faults: (0, 0),
+            went: (Went::default(), Went::default()),
         }
+    }
+
+    #[test]
+    fn lines_that_do_not_say_how_rounds_went_are_read() {
+        let record = record("a", "p", &[]);
+        let mut line = serde_json::to_value(&record).unwrap();
+        line.as_object_mut().unwrap().remove("went").unwrap();
+        assert_eq!(serde_json::from_value::<Record>(line).unwrap(), record);
+    }
+
+    #[test]
+    fn rounds_count_and_not_messages() {
+        let counts = Counts { lost: 5, repeated: 3, ..Counts::default() };
+        let mut went = Went::of(&Figures { counts, ..Figures::default() });
+        went += Went::of(&Figures { unacknowledged: 9, counts, ..Figures::default() });
+        assert_eq!(went, Went { lost: 2, repeated: 2, unanswered: 1, ..Went::default() });
     }
 
     #[test]
