@@ -10,7 +10,10 @@
 use std::hint::black_box;
 use std::ops::ControlFlow;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{
+    BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main,
+};
 use zzq_engine::{
     DecisionBuf, HashSeed, Index, Publication, Retained, RetainedCursor, RetainedStore, Router,
     SessionFlags, SessionNumber, SubNumber, Subscriber,
@@ -245,18 +248,26 @@ fn retained_message(n: u32) -> Retained {
     Retained { lsn, time_ms: 0, expiry: None, qos: QoS::AtLeastOnce, size: 64 }
 }
 
-fn retained_store(c: &mut Criterion) {
-    let mut group = c.benchmark_group("retained");
-    let count = 1_000_000;
-    let mut store = retained(count);
-    let topics = topics(200_000, count, |n| Shape::Exact.topic(n));
+/// Others in the place of those that are there.
+fn set_retained(group: &mut BenchmarkGroup<'_, WallTime>, store: &mut RetainedStore, count: u32) {
+    let topics = topics(count.min(200_000), count, |n| Shape::Exact.topic(n));
     let mut at = 0;
-    group.bench_function("set", |b| {
+    group.bench_function(format!("set/{count}"), |b| {
         b.iter(|| {
             at = (at + 1) % topics.len();
             store.set(topics[at], retained_message(7))
         });
     });
+}
+
+fn retained_store(c: &mut Criterion) {
+    let mut group = c.benchmark_group("retained");
+    for count in [10, 1_000, 100_000] {
+        set_retained(&mut group, &mut retained(count), count);
+    }
+    let count = 1_000_000;
+    let mut store = retained(count);
+    set_retained(&mut group, &mut store, count);
     for (name, filter) in [("#", "plant/7/#"), ("+", "plant/+/device/7/temperature")] {
         group.bench_function(format!("find/{name}"), |b| {
             let filter = TopicFilter::new(filter).unwrap();
