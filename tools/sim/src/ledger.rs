@@ -111,7 +111,7 @@ pub struct SubFacts {
     /// UNSUBACK came, or SUBACK of a later one of the same filter.
     pub left: Option<At>,
     /// An UNSUBSCRIBE was sent: a later one of the same filter begins anew.
-    pub given_up: bool,
+    pub given_up: Option<At>,
 }
 
 /// What is known of a message.
@@ -206,7 +206,7 @@ impl Ledger<'_> {
     /// How often a message may come beside all that a session is sent once: by each shared filter,
     /// and by the past, which whoever gives it up and asks for it again gets again.
     pub fn further_ways(&self, session: &SessionFacts, id: MessageId, at: At) -> usize {
-        let anew = |sub: &&SubFacts| sub.replays() && sub.given_up && sub.sent < at;
+        let anew = |sub: &&SubFacts| sub.replays() && sub.given_up.is_some() && sub.sent < at;
         self.groups_of(session, id, at).count() + session.subs.iter().filter(anew).count()
     }
 

@@ -83,7 +83,7 @@ impl<'h> Ledger<'h> {
                     refused: false,
                     leaves: None,
                     left: None,
-                    given_up: false,
+                    given_up: None,
                 };
                 self.leave(at, *conn, filter);
                 self.session_of(*conn, |session| session.subs.push(sub));
@@ -93,7 +93,7 @@ impl<'h> Ledger<'h> {
             }
             Event::Unsubscribed { conn, request, filter } => {
                 self.leave(at, *conn, filter);
-                self.give_up(*conn, filter);
+                self.give_up(at, *conn, filter);
                 open.unsubscribes.insert((*conn, *request), at);
             }
             Event::UnsubAcked { conn, request, filter } => {
@@ -237,10 +237,10 @@ impl<'h> Ledger<'h> {
         });
     }
 
-    fn give_up(&mut self, conn: Conn, filter: &str) {
+    fn give_up(&mut self, at: At, conn: Conn, filter: &str) {
         self.session_of(conn, |session| {
             for sub in session.subs.iter_mut().filter(|sub| sub.filter == filter) {
-                sub.given_up = true;
+                sub.given_up.get_or_insert(at);
             }
         });
     }

@@ -6,7 +6,8 @@
 //! Allowed: what may have expired, or was dropped by policy; at QoS 0 anything, which is not kept.
 //! One at QoS 2 that has expired is passed over, and those behind it are sent; if the broker dies
 //! before that is in the log, nothing tells whether it was sent, and it comes behind them
-//! (MQTT5-4.3.3-7).
+//! (MQTT5-4.3.3-7). Between UNSUBSCRIBE and UNSUBACK one lane may have taken it, and pass a message
+//! by, while another has not: whoever subscribes again gets the one behind those of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use zzq_types::QoS;
 
 use super::{Broken, Promise, Subject, has, miss};
 use crate::history::MessageId;
-use crate::ledger::{Ledger, SessionFacts, SubFacts};
+use crate::ledger::{At, Ledger, SessionFacts, SubFacts};
 
 pub(super) const PROMISE: Promise = Promise {
     name: "past",
@@ -81,7 +82,7 @@ fn reads_history(session: &SessionFacts) -> bool {
 /// What is new has its place behind all that came before. What a full queue has dropped is new when
 /// history is read again.
 fn check_order(ledger: &Ledger<'_>, session: &SessionFacts, broken: &mut Vec<Broken>) {
-    if ledger.history.drops() && session.subs.iter().any(|sub| sub.given_up) {
+    if ledger.history.drops() && session.subs.iter().any(|sub| sub.given_up.is_some()) {
         return;
     }
     let mut seen = BTreeSet::new();
@@ -93,7 +94,7 @@ fn check_order(ledger: &Ledger<'_>, session: &SessionFacts, broken: &mut Vec<Bro
         }
         let may_have_been_sent = received.dup && received.qos == QoS::ExactlyOnce;
         let was_passed_over = may_have_been_sent && ledger.may_have_expired(id, ledger.ms(*at));
-        if offset < last && !was_passed_over {
+        if offset < last && !was_passed_over && !was_passed_by(ledger, session, id, *at) {
             let name = ledger.name(session.client);
             let what = format!("{name} got {id:?} at offset {offset} behind offset {last}");
             let about = [Subject::Message(id), Subject::Client(session.client)];
@@ -101,6 +102,14 @@ fn check_order(ledger: &Ledger<'_>, session: &SessionFacts, broken: &mut Vec<Bro
         }
         last = last.max(offset);
     }
+}
+
+/// Whether a message may have been taken when the subscription was given up, before it came by a
+/// later one.
+fn was_passed_by(ledger: &Ledger<'_>, session: &SessionFacts, id: MessageId, at: At) -> bool {
+    let acked = ledger.facts(id).acked;
+    let mut given_up = session.subs.iter().filter_map(|sub| sub.given_up);
+    given_up.any(|given_up| given_up < at && acked.is_none_or(|acked| given_up < acked))
 }
 
 fn is_history(ledger: &Ledger<'_>, id: MessageId) -> bool {
@@ -134,6 +143,30 @@ mod tests {
                 script.take(reader, Received { offset: Some(offset), ..received });
             }
             assert_eq!(breaks(&script) == ["past"], is_broken, "{offsets:?} {lacks}");
+        }
+    }
+
+    #[test]
+    fn one_that_was_passed_by_when_history_was_given_up_comes_behind_others() {
+        for (acked_before, fits) in [(false, true), (true, false)] {
+            let mut script = Script::new();
+            let [reader, one, other] = [(); 3].map(|()| script.member());
+            script.subscribe(reader, "$replay/all/#", AtLeastOnce);
+            let [first, second] =
+                [one, other].map(|writer| script.publish(writer, "a/1", AtLeastOnce));
+            if acked_before {
+                script.acked(one, first);
+            }
+            script.unsubscribe(reader, "$replay/all/#");
+            let received = script.received(second, AtLeastOnce);
+            script.take(reader, Received { offset: Some(2), ..received });
+            script.subscribe(reader, "$replay/all/#", AtLeastOnce);
+            for (message, offset) in [(first, 1), (second, 2)] {
+                let received = script.received(message, AtLeastOnce);
+                script.take(reader, Received { offset: Some(offset), ..received });
+            }
+            script.acked(one, first);
+            assert_eq!(breaks(&script).is_empty(), fits, "{acked_before}");
         }
     }
 
