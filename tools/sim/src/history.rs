@@ -157,6 +157,9 @@ pub enum Event {
     Refused { conn: Conn, reason: ReasonCode },
     /// The network will carry nothing more, whether its ends know it or not.
     Cut { conn: Conn },
+    /// It has had no room for what the broker sent, or little: what the broker says last there may
+    /// be lost. Noted when the client hears of its end.
+    Stalled { conn: Conn },
     /// The client knows that it is over.
     Ended { conn: Conn, how: Ending },
     /// DISCONNECT was sent. What comes behind that is not noted, but DISCONNECT from the broker.
@@ -223,6 +226,12 @@ pub struct History {
     pub queue_full: QueueFull,
     /// In ms; see [`zzq_broker::Limits::queue_grace`].
     pub queue_grace_ms: u64,
+    /// In ms; see [`zzq_broker::Limits::max_hold`].
+    pub max_hold_ms: u64,
+    /// For so long in ms a lane may have no turn, whatever waits for it.
+    pub lanes_rest_ms: u64,
+    /// Nobody may say whether a client that authenticates again is still who it was.
+    pub may_not_answer: bool,
     /// There is no log: nothing outlives the broker's process.
     pub in_memory: bool,
     /// What no session that outlives its connection needs is not in the log.

@@ -5,6 +5,7 @@
 //! Does not know: the promises.
 
 mod build;
+mod loss;
 #[cfg(test)]
 pub(crate) mod script;
 
@@ -14,6 +15,8 @@ use zzq_types::{QoS, SubscribeOptions};
 
 use crate::history::{ClientId, Conn, Ending, Hello, History, MessageId, Received};
 use crate::log_time::LogTime;
+
+pub use self::loss::STOP_MS;
 
 /// A place in the history.
 pub type At = usize;
@@ -29,8 +32,16 @@ pub struct Ledger<'h> {
     pub sessions: Vec<SessionFacts>,
     /// By message; wills among them.
     pub messages: Vec<MessageFacts>,
+    /// Starts of the broker.
+    pub starts: Vec<At>,
     /// Deaths of the broker.
     pub deaths: Vec<At>,
+    /// Its log has failed: it takes nothing more until the next start.
+    pub failures: Vec<At>,
+    /// Its disk is full, or has space again.
+    pub space: Vec<(At, bool)>,
+    /// The broker has ended a session for its full queue, or may have.
+    pub ended_full: Vec<(At, ClientId)>,
     /// When nothing went wrong any more.
     pub healed: Option<At>,
     /// When all was at rest: now and then, and before the first message of the last phase.
@@ -57,6 +68,8 @@ pub struct ConnFacts {
     pub accepted: Option<(At, Option<bool>)>,
     /// The network carried nothing from here on.
     pub cut: Option<At>,
+    /// What the broker said last there may be lost for want of room.
+    pub stalled: bool,
     /// The client's end of it.
     pub ended: Option<(At, Ending)>,
     /// DISCONNECT, and whether it kept the will.

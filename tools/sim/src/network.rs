@@ -86,8 +86,8 @@ pub enum Toward {
 pub enum Arrival {
     /// Bytes, when they left the broker, and whether what was sent before may have waited there.
     Bytes(Vec<u8>, u64, bool),
-    /// The end of the connection.
-    End(Ending),
+    /// The end of the connection, and whether what was sent before may have waited there.
+    End(Ending, bool),
 }
 
 impl Way {
@@ -334,7 +334,7 @@ impl Network {
         if let Some(peer) = &link.peer {
             peer.go();
         }
-        Some(Arrival::End(how))
+        Some(Arrival::End(how, link.stalled))
     }
 
     /// Whether nothing is on its way.
@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(network.due(104), []);
         assert_eq!(network.due(105), [(ONE, Toward::Client)]);
         let arrival = network.deliver(ONE, Toward::Client);
-        assert_eq!(arrival, Some(Arrival::End(Ending::Broken)));
+        assert!(matches!(arrival, Some(Arrival::End(Ending::Broken, _))));
         assert_eq!(unread(&network), 0);
     }
 
@@ -431,7 +431,7 @@ mod tests {
         loop {
             match network.deliver(ONE, Toward::Client) {
                 Some(Arrival::Bytes(bytes, ..)) => got.extend(bytes),
-                end => break assert_eq!(end, Some(Arrival::End(Ending::Broken))),
+                end => break assert!(matches!(end, Some(Arrival::End(Ending::Broken, _)))),
             }
         }
         assert_eq!(got, [1, 2]);

@@ -170,6 +170,7 @@ fn touches(event: &Event) -> Touches {
         | Event::Dismissed { conn, .. }
         | Event::Refused { conn, .. }
         | Event::Cut { conn }
+        | Event::Stalled { conn }
         | Event::Ended { conn, .. }
         | Event::Left { conn, .. }
         | Event::Subscribed { conn, .. }

@@ -13,6 +13,7 @@ mod space;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use zzq_broker::LogPolicy;
 use zzq_lanes::driver::Rest;
@@ -146,7 +147,13 @@ impl World {
         history.limits_queues = plan.is_limited() || is_silent;
         let limits = plan.options.limits;
         history.queue_full = limits.queue_full;
-        history.queue_grace_ms = u64::try_from(limits.queue_grace.as_millis()).unwrap_or(u64::MAX);
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        history.queue_grace_ms = millis(limits.queue_grace);
+        history.max_hold_ms = millis(limits.max_hold);
+        history.may_not_answer = is_silent;
+        let sleeps = plan.lanes > 1 && plan.faults.lane_sleeps > 0;
+        // One sleep may follow another.
+        history.lanes_rest_ms = if sleeps { 3 * plan.faults.sleep_ms } else { 0 };
         history.in_memory = plan.in_memory;
         history.logs_needed = !plan.in_memory && plan.options.log == LogPolicy::Needed;
         history.disk_may_fail = plan.faults.step_fails > 0;
@@ -382,8 +389,12 @@ impl World {
                 client.arrive(&mut { desk }, &bytes, written_ms, stalled);
                 self.strike_ahead(at, before);
             }
-            Arrival::End(how) => {
-                client.ended(&mut { desk }, how);
+            Arrival::End(how, stalled) => {
+                if stalled {
+                    self.note(Event::Stalled { conn });
+                }
+                let (client, mut desk) = self.client(at);
+                client.ended(&mut desk, how);
                 self.conns.remove(&conn);
             }
         }

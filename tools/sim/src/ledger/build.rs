@@ -31,7 +31,11 @@ impl<'h> Ledger<'h> {
             conns: BTreeMap::new(),
             sessions: Vec::new(),
             messages: vec![MessageFacts::default(); history.messages.len()],
+            starts: Vec::new(),
             deaths: Vec::new(),
+            failures: Vec::new(),
+            space: Vec::new(),
+            ended_full: Vec::new(),
             healed: None,
             rests: Vec::new(),
             dropped: 0,
@@ -47,10 +51,13 @@ impl<'h> Ledger<'h> {
 
     fn take(&mut self, at: At, event: &Event, open: &mut Open) {
         match event {
+            Event::Started { .. } => self.starts.push(at),
             Event::Died { .. } => self.died(at),
             Event::ReadOnly => self.read_only(at),
+            Event::Space { full } => self.space.push((at, *full)),
             Event::Dropped { messages } => self.dropped += messages,
             Event::EndedFull { client, .. } => {
+                self.ended_full.push((at, *client));
                 open.ended.insert(*client, at);
                 if let Some((session, _)) = open.sessions.get(client) {
                     self.sessions[*session].doubtful.get_or_insert(at);
@@ -67,6 +74,7 @@ impl<'h> Ledger<'h> {
                 self.change(*conn, |facts| _ = facts.dismissed.get_or_insert(at));
             }
             Event::Cut { conn } => self.change(*conn, |facts| _ = facts.cut.get_or_insert(at)),
+            Event::Stalled { conn } => self.change(*conn, |facts| facts.stalled = true),
             Event::Ended { conn, how } => self.ended(at, *conn, *how),
             Event::Left { conn, keeps_will } => {
                 self.change(*conn, |facts| facts.left = Some((at, *keeps_will)));
@@ -160,6 +168,7 @@ impl<'h> Ledger<'h> {
 
     /// What is told to the broker from here on is found by no later start.
     fn read_only(&mut self, at: At) {
+        self.failures.push(at);
         for facts in self.conns.values_mut().filter(|facts| facts.ended.is_none()) {
             facts.unlogged.get_or_insert(at);
         }
@@ -172,6 +181,7 @@ impl<'h> Ledger<'h> {
             dialed: at,
             accepted: None,
             cut: None,
+            stalled: false,
             ended: None,
             left: None,
             dismissed: None,
@@ -225,7 +235,7 @@ impl<'h> Ledger<'h> {
     }
 
     fn ended(&mut self, at: At, conn: Conn, how: Ending) {
-        self.change(conn, |facts| facts.ended = Some((at, how)));
+        self.change(conn, |facts| _ = facts.ended.get_or_insert((at, how)));
     }
 
     /// Subscriptions of this filter may be gone from here on.

@@ -3,19 +3,21 @@
 //!
 //! A client that was sent DISCONNECT by the broker has not left in order, whatever it said: who
 //! ends a connection reads no more of it. So an authentication that takes too long takes a
-//! DISCONNECT behind it along, and the will is owed.
+//! DISCONNECT behind it along, and the will is owed. Clients of MQTT 3 are not told, and others may
+//! not hear it where the broker's last words had no room: what they said last may not have been
+//! read either, if the broker may have had a reason to end the connection by itself.
 //!
 //! Allowed: a will of a connection with a short keep alive may come at any time, since the network
 //! may have been slow; one that was taken back on a log that has failed, for who reads that log at
-//! the next start finds the will alone; and one of a session that is ended for its full queue comes
-//! before its client hears of that. A delayed will is not asked for: the session may have gone on.
-//! Nor is any where full queues may lose messages.
+//! the next start finds the will alone; and one of a connection that the broker may have ended by
+//! itself comes before its client hears of that. A delayed will is not asked for: the session may have
+//! gone on. Nor is any where full queues may lose messages.
 
 use zzq_types::QoS;
 
 use super::{Broken, Promise, Subject, has};
-use crate::history::{Ending, Entry, Event, MessageId};
-use crate::ledger::{At, ConnFacts, Ledger, SessionFacts};
+use crate::history::{Ending, MessageId};
+use crate::ledger::{At, ConnFacts, Ledger, STOP_MS, SessionFacts};
 
 pub(super) const PROMISE: Promise = Promise {
     name: "wills",
@@ -23,15 +25,13 @@ pub(super) const PROMISE: Promise = Promise {
     check,
 };
 
-/// A stop may close a connection before DISCONNECT is read.
-const STOP_MS: u64 = 6000;
-
 fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     for facts in ledger.conns.values() {
-        let (Some((will, delay)), Some((accepted, _))) = (facts.hello.will, facts.accepted) else {
+        let (Some((will, delay_s)), Some((accepted, _))) = (facts.hello.will, facts.accepted)
+        else {
             continue;
         };
-        let mut tell = |what: String, session: &SessionFacts| {
+        let mut tell = |what: &str, session: &SessionFacts| {
             let what = format!("{what} to {}: {will:?}", ledger.name(session.client));
             let about = [
                 Subject::Message(will),
@@ -40,28 +40,40 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
             ];
             broken.push(Broken::new(PROMISE, what, &about));
         };
-        let is_over = facts.ended.is_some() || facts.died.is_some();
-        let is_lost = is_over && left_in_order(facts).is_none();
+        let was_taken_back = was_taken_back(ledger, facts);
+        let lost_from_ms = ledger.lost_from_ms(facts);
         for session in &ledger.sessions {
             let count = copies(ledger, session, will);
             if count > 1 {
-                tell(format!("a will came {count} times"), session);
+                tell(&format!("a will came {count} times"), session);
             }
-            if has(session, will) && was_taken_back(ledger, facts) {
-                tell("a will came of a client that had left in order".into(), session);
+            let Some(at) = first(session, will) else { continue };
+            if was_taken_back {
+                tell("a will came of a client that had left in order", session);
             }
-            if let Some(at) = first(session, will)
-                && is_alive(ledger, facts, accepted, at)
-            {
-                tell("a will came of a client that is connected".into(), session);
+            if accepted < at && ledger.ms(at) < lost_from_ms {
+                tell("a will came of a client that is connected", session);
             }
         }
-        if is_lost && delay == 0 && !ledger.cut_short && !ledger.history.drops() {
-            for (_, session) in ledger.lasting() {
-                if is_owed(ledger, facts.dialed, session, will) && !has(session, will) {
-                    tell("a will never came".into(), session);
-                }
-            }
+        if is_lost(facts) && delay_s == 0 {
+            miss(ledger, facts, will, &mut tell);
+        }
+    }
+}
+
+/// Tells of those who are owed a will that was published, and do not have it.
+fn miss(
+    ledger: &Ledger<'_>,
+    facts: &ConnFacts,
+    will: MessageId,
+    tell: &mut impl FnMut(&str, &SessionFacts),
+) {
+    if ledger.cut_short || ledger.history.drops() {
+        return;
+    }
+    for (_, session) in ledger.lasting() {
+        if is_owed(ledger, facts.dialed, session, will) && !has(session, will) {
+            tell("a will never came", session);
         }
     }
 }
@@ -80,50 +92,34 @@ fn first(session: &SessionFacts, will: MessageId) -> Option<At> {
     received.find(|(.., received)| received.message == Some(will)).map(|(at, ..)| *at)
 }
 
-/// The network may be slower than this client promised to be.
-fn is_hasty(facts: &ConnFacts) -> bool {
-    (1..10).contains(&facts.hello.keep_alive)
-}
-
 /// When it left so that there is no will, if that was read or may have been.
 fn left_in_order(facts: &ConnFacts) -> Option<At> {
     let (left, keeps_will) = facts.left?;
     (!keeps_will && facts.dismissed.is_none()).then_some(left)
 }
 
+/// It is over, and its client has not left so that there is no will.
+fn is_lost(facts: &ConnFacts) -> bool {
+    let is_over = facts.ended.is_some() || facts.died.is_some();
+    is_over && left_in_order(facts).is_none()
+}
+
 fn was_taken_back(ledger: &Ledger<'_>, facts: &ConnFacts) -> bool {
     let (Some(left), Some((ended, Ending::Closed))) = (left_in_order(facts), facts.ended) else {
         return false;
     };
+    // Another end of it that nobody was told of comes before DISCONNECT is read.
+    let is_told = facts.hello.version.is_v5() && !facts.stalled;
     let in_doubt = facts.cut.is_some_and(|cut| cut < ended)
         || facts.died.is_some_and(|died| died < ended)
         || facts.unlogged.is_some()
-        || is_hasty(facts);
+        || facts.is_hasty()
+        || !is_told && ledger.may_be_dismissed(facts);
     let stops = ledger.deaths.iter().any(|death| {
         let at = ledger.ms(*death);
         *death > left && at < ledger.ms(ended) + STOP_MS
     });
     !in_doubt && !stops
-}
-
-fn is_alive(ledger: &Ledger<'_>, facts: &ConnFacts, accepted: At, at: At) -> bool {
-    let ends = [facts.cut, facts.ended.map(|(at, _)| at), facts.died, facts.left.map(|(at, _)| at)];
-    let again = ledger.conns.values().filter(|other| other.client == facts.client);
-    let mut again = again.map(|other| other.dialed).filter(|dialed| *dialed > facts.dialed);
-    let stops = ledger
-        .deaths
-        .iter()
-        .any(|death| *death > at && ledger.ms(*death) < ledger.ms(at) + STOP_MS);
-    let is_ended = |(place, entry): (At, &Entry)| {
-        let of = matches!(entry.event, Event::EndedFull { client, .. } if client == facts.client);
-        of && facts.dialed < place && place < at
-    };
-    accepted < at
-        && !ledger.history.entries.iter().enumerate().any(is_ended)
-        && !is_hasty(facts)
-        && !stops
-        && ends.iter().flatten().all(|end| *end > at)
-        && again.all(|dialed| dialed > at)
 }
 
 /// The session had subscribed before, and is subscribed to the end.
@@ -144,20 +140,24 @@ fn is_owed(ledger: &Ledger<'_>, dialed: At, session: &SessionFacts, will: Messag
 #[cfg(test)]
 mod tests {
     use zzq_types::QoS::AtLeastOnce;
-    use zzq_types::ReasonCode;
+    use zzq_types::{ProtocolVersion, ReasonCode};
 
     use super::*;
-    use crate::history::{ClientId, Hello, Message};
+    use crate::history::{ClientId, Event, Hello, Message};
     use crate::ledger::script::{HELLO, Script, breaks};
 
     fn with_will() -> (Script, ClientId, ClientId, MessageId) {
+        with_will_of(HELLO)
+    }
+
+    fn with_will_of(hello: Hello) -> (Script, ClientId, ClientId, MessageId) {
         let mut script = Script::new();
         let reader = script.member();
         script.subscribe(reader, "a/1", AtLeastOnce);
         let client = script.client();
         let message = Script::message(client, "a/1", AtLeastOnce);
         let will = script.history.add_message(Message { is_will: true, ..message });
-        script.connect(client, Hello { will: Some((will, 0)), ..HELLO }, false);
+        script.connect(client, Hello { will: Some((will, 0)), ..hello }, false);
         (script, reader, client, will)
     }
 
@@ -247,5 +247,77 @@ mod tests {
         script.end(client, Ending::Closed);
         script.receive(reader, will, AtLeastOnce);
         assert_eq!(breaks(&script), [""; 0]);
+    }
+
+    /// DISCONNECT of a client waits, and the broker ends the connection for another reason: MQTT 3
+    /// has no word for that, and a word that has no room is lost with the connection.
+    #[test]
+    fn a_will_that_was_taken_back_by_a_disconnect_that_may_not_have_been_read() {
+        const V311: Hello = Hello { version: ProtocolVersion::V311, ..HELLO };
+        for (hello, is_stalled, may_be_unread) in
+            [(V311, false, true), (HELLO, true, true), (HELLO, false, false)]
+        {
+            for has_ended in [false, true] {
+                let (mut script, reader, client, will) = with_will_of(hello);
+                let conn = script.conn(client);
+                script.note(Event::Left { conn, keeps_will: false });
+                if has_ended {
+                    script.note(Event::EndedFull { client, certain: true });
+                }
+                if is_stalled {
+                    script.note(Event::Stalled { conn });
+                }
+                script.end(client, Ending::Closed);
+                script.receive(reader, will, AtLeastOnce);
+                let fits = has_ended && may_be_unread;
+                assert_eq!(breaks(&script).is_empty(), fits, "{hello:?} {is_stalled} {has_ended}");
+            }
+        }
+    }
+
+    /// A connection that waits for itself in a circle is held twice before it is ended.
+    #[test]
+    fn a_will_that_was_taken_back_by_a_disconnect_behind_publishes_that_were_held() {
+        for (may_refuse, lived_ms, fits) in
+            [(true, 10_000, true), (true, 9000, false), (false, 10_000, false)]
+        {
+            let hello = Hello { version: ProtocolVersion::V311, ..HELLO };
+            let (mut script, reader, client, will) = with_will_of(hello);
+            (script.history.may_refuse, script.history.max_hold_ms) = (may_refuse, 5000);
+            script.pass(lived_ms);
+            let conn = script.conn(client);
+            script.note(Event::Left { conn, keeps_will: false });
+            script.end(client, Ending::Closed);
+            script.receive(reader, will, AtLeastOnce);
+            assert_eq!(breaks(&script).is_empty(), fits, "{may_refuse} {lived_ms}");
+        }
+    }
+
+    /// The broker has ended the connection, and its client hears of that later than others have the
+    /// will; or it was said otherwise that the client is gone, and it never hears of it.
+    #[test]
+    fn a_will_that_comes_before_its_client_hears_why() {
+        let unreadable = ReasonCode::UnspecifiedError;
+        for (reason, disk_may_fail, heard_ms, fits) in [
+            (Some(unreadable), true, 3000, true),
+            (None, true, 3000, true),
+            (None, true, 13_000, false),
+            (None, false, 3000, false),
+        ] {
+            let (mut script, reader, client, will) = with_will();
+            script.history.disk_may_fail = disk_may_fail;
+            script.receive(reader, will, AtLeastOnce);
+            script.pass(heard_ms);
+            let conn = script.conn(client);
+            let how = match reason {
+                Some(reason) => {
+                    script.note(Event::Dismissed { conn, reason });
+                    Ending::Closed
+                }
+                None => Ending::GivenUp,
+            };
+            script.end(client, how);
+            assert_eq!(breaks(&script).is_empty(), fits, "{reason:?} {disk_may_fail} {heard_ms}");
+        }
     }
 }

@@ -1,0 +1,148 @@
+//! When the broker may have taken a connection for lost at the earliest, and by when it had for
+//! certain: what begins with that, the delay of a will or the expiry of a session, begins between.
+//!
+//! Assumes: who hears nothing of the broker for longer than [`WORD_MS`] has given it up.
+//! Does not know: whether the broker had a right to end a connection. Where its client was told, or
+//! saw it closed, `cut_off` asks that.
+
+use super::{At, ConnFacts, Ledger};
+use crate::history::Ending;
+
+/// A stop may close a connection before DISCONNECT is read.
+pub const STOP_MS: u64 = 6000;
+/// From the end of a connection at the broker until its client knows: clients stop reading for a
+/// while, and give a connection up on which they hear nothing.
+const WORD_MS: u64 = 12_000;
+/// Until the broker knows of a connection that its client has given up, on a lane that has its
+/// turns: the network takes six seconds, and the log some time.
+const GIVEN_UP_MS: u64 = 7000;
+
+impl ConnFacts {
+    /// The network may be slower than this client promised to be.
+    pub fn is_hasty(&self) -> bool {
+        (1..10).contains(&self.hello.keep_alive)
+    }
+
+    /// The first that its client, or who runs the broker, saw of its end.
+    fn first_end(&self) -> Option<At> {
+        let (ended, left) = (self.ended.map(|(at, _)| at), self.left.map(|(at, _)| at));
+        [self.cut, ended, self.died, left, self.dismissed].into_iter().flatten().min()
+    }
+}
+
+impl Ledger<'_> {
+    /// The next connection of the same client.
+    pub fn next_of(&self, facts: &ConnFacts) -> Option<&ConnFacts> {
+        let later = self.conns.values().filter(|other| other.dialed > facts.dialed);
+        later.filter(|other| other.client == facts.client).min_by_key(|other| other.dialed)
+    }
+
+    /// Whether the broker may have ended the session of a connection for its full queue before it
+    /// took another connection of the client.
+    pub fn may_be_ended_full(&self, facts: &ConnFacts) -> bool {
+        let ends = self.ended_full.iter().filter(|(_, client)| *client == facts.client);
+        let Some(first) = ends.map(|(at, _)| *at).find(|at| facts.dialed < *at) else {
+            return false;
+        };
+        let later = self.conns.values().filter(|other| other.client == facts.client);
+        let later = later.filter(|other| other.dialed > facts.dialed);
+        let taken = later.filter_map(|other| other.accepted).map(|(at, _)| at).min();
+        taken.is_none_or(|taken| first < taken)
+    }
+
+    /// Whether the broker may have ended a connection by itself while its client was there and not
+    /// silent, and the broker went on: for the full queue of its session; since it waited for
+    /// itself in a circle, which takes twice as long as publishers are held; since nobody said
+    /// whether it is still who it was; since what it is owed cannot be read; or with its log.
+    pub fn may_be_dismissed(&self, facts: &ConnFacts) -> bool {
+        let history = self.history;
+        let end_ms = facts.ended.map_or(self.end_ms(), |(at, _)| self.ms(at));
+        let lived_ms = end_ms - self.ms(facts.dialed);
+        self.may_be_ended_full(facts)
+            || history.may_refuse && lived_ms >= 2 * history.max_hold_ms
+            || history.may_not_answer && facts.hello.version.is_v5()
+            || history.disk_may_fail
+            || facts.unlogged.is_some()
+    }
+
+    /// True time before which the broker cannot have taken a connection for lost; `u64::MAX` for
+    /// one that has no end.
+    pub fn lost_from_ms(&self, facts: &ConnFacts) -> u64 {
+        let dialed_ms = self.ms(facts.dialed);
+        if facts.is_hasty() {
+            return dialed_ms;
+        }
+        let is_closed = matches!(facts.ended, Some((_, Ending::Closed))) && facts.left.is_none();
+        let by_broker = facts.dismissed.is_some() || is_closed || self.may_be_dismissed(facts);
+        let seen_ms = match facts.first_end() {
+            Some(at) => self.ms(at),
+            None if by_broker => self.end_ms(),
+            None => return u64::MAX,
+        };
+        let unseen_ms = if by_broker {
+            WORD_MS
+        } else if self.dies_within(seen_ms, STOP_MS) {
+            STOP_MS
+        } else {
+            0
+        };
+        seen_ms.saturating_sub(unseen_ms).max(dialed_ms)
+    }
+
+    /// True time by which the broker had taken a connection for lost, for certain and for good,
+    /// if it had before a place in the history.
+    pub fn lost_by_ms(&self, facts: &ConnFacts, before: At) -> Option<u64> {
+        let over = facts.ended.map(|(at, _)| at).into_iter().chain(facts.died).min()?;
+        // What was up when it died is down from its next start on; another death may take that
+        // back, and the start behind it says so again.
+        let start = self.starts.iter().rev().find(|start| **start < before);
+        let started = start.filter(|start| over < **start).map(|start| self.ms(*start));
+        let known = self.known_ms(facts).filter(|known_ms| *known_ms < self.ms(before));
+        started.into_iter().chain(known).min()
+    }
+
+    /// By when the broker knew that its client has gone, if it lived and had a log to say so.
+    fn known_ms(&self, facts: &ConnFacts) -> Option<u64> {
+        let (ended, how) = facts.ended?;
+        let ended_ms = self.ms(ended);
+        let known_ms = match how {
+            // It closes behind the record of DISCONNECT, if it has read that.
+            Ending::Closed => {
+                let (left, _) = facts.left?;
+                let may_be_unread = facts.dismissed.is_some()
+                    || facts.stalled
+                    || self.dies_within(self.ms(left), ended_ms - self.ms(left) + STOP_MS);
+                (!may_be_unread).then_some(ended_ms)?
+            }
+            Ending::GivenUp => ended_ms + GIVEN_UP_MS + self.lanes_rest_ms(ended),
+            Ending::Broken => return None,
+        };
+        let fails = |at: &At| (ended_ms..=known_ms).contains(&self.ms(*at));
+        let is_logged = facts.unlogged.is_none() && !self.failures.iter().any(fails);
+        let dies = facts.died.is_some() || self.dies_within(ended_ms, known_ms - ended_ms);
+        (is_logged && !dies).then_some(known_ms)
+    }
+
+    /// For how long a lane may have no turn, from a place in the history on.
+    pub fn lanes_rest_ms(&self, from: At) -> u64 {
+        let is_calm = self.healed.is_some_and(|healed| healed < from);
+        if is_calm { 0 } else { self.history.lanes_rest_ms }
+    }
+
+    /// True time from which on the broker has run, with a log and a disk that took what it had to
+    /// record by itself, until a place in the history. `None`: it does not.
+    pub fn works_from_ms(&self, until: At) -> Option<u64> {
+        let start = *self.starts.iter().rev().find(|start| **start < until)?;
+        let within = |at: At| start < at && at < until;
+        let fails = self.failures.iter().any(|at| within(*at));
+        let (from, is_full) =
+            self.space.iter().rev().find(|(at, _)| within(*at)).copied().unwrap_or((start, false));
+        (!fails && !is_full).then(|| self.ms(from))
+    }
+
+    /// Whether the broker has ended within some time.
+    pub fn dies_within(&self, from_ms: u64, span_ms: u64) -> bool {
+        let mut ended = self.deaths.iter().map(|at| self.ms(*at));
+        ended.any(|at_ms| from_ms <= at_ms && at_ms < from_ms + span_ms)
+    }
+}
