@@ -192,6 +192,15 @@ impl Client {
         self.next_at = at_ms;
     }
 
+    /// It lets its connection go without a word, and is back at a time.
+    pub fn drop_until(&mut self, desk: &mut Desk<'_>, at_ms: u64) -> Option<Conn> {
+        let conn = self.conn()?;
+        desk.coverage.hit("op drop");
+        self.ended(desk, Ending::GivenUp);
+        self.rest_until(at_ms);
+        Some(conn)
+    }
+
     /// Whether it holds a message that it has not answered.
     pub fn owes_an_answer(&self) -> bool {
         !self.owed.is_empty()
@@ -275,7 +284,7 @@ impl Client {
 
     fn keeps(&mut self) -> bool {
         match self.plan.keeps {
-            Keeps::Always => true,
+            Keeps::Always | Keeps::Briefly => true,
             Keeps::Never => false,
             Keeps::Changes => self.chance.below(3) > 0,
         }

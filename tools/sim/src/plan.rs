@@ -136,6 +136,8 @@ pub enum Keeps {
     Never,
     /// It differs from CONNECT to CONNECT.
     Changes,
+    /// All of them, by three seconds; and each connection has a will that waits for two.
+    Briefly,
 }
 
 impl Plan {

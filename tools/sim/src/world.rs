@@ -8,6 +8,7 @@ mod copy;
 mod faults;
 mod full;
 mod heal;
+mod lodger;
 mod space;
 
 use std::collections::BTreeMap;

@@ -205,6 +205,7 @@ impl Client {
             || (self.plan.keeps == Keeps::Changes && !desk.calm && self.chance.once_in(3));
         let expiry_s = match self.plan.version {
             ProtocolVersion::V5 if !keeps => 0,
+            ProtocolVersion::V5 if self.plan.keeps == Keeps::Briefly => 3,
             ProtocolVersion::V5 if self.plan.keeps == Keeps::Changes => {
                 *self.chance.pick(&[3, 30, u32::MAX])
             }
@@ -296,10 +297,15 @@ impl Client {
     }
 
     fn draw_will(&mut self, desk: &mut Desk<'_>) -> Option<(MessageId, u32)> {
-        if desk.calm || !self.chance.once_in(3) {
+        let is_brief = self.plan.keeps == Keeps::Briefly;
+        if !is_brief && (desk.calm || !self.chance.once_in(3)) {
             return None;
         }
-        let delay = if self.plan.version.is_v5() { *self.chance.pick(&[0, 0, 1, 4]) } else { 0 };
+        let delay = match self.plan.version {
+            ProtocolVersion::V5 if is_brief => 2,
+            ProtocolVersion::V5 => *self.chance.pick(&[0, 0, 1, 4]),
+            _ => 0,
+        };
         desk.coverage.hit("op connect with will");
         if delay > 0 {
             desk.coverage.hit("op connect with delayed will");
@@ -307,8 +313,8 @@ impl Client {
         let message = Message {
             client: self.id,
             topic: (*self.chance.pick(&TOPICS)).into(),
-            qos: self.draw_qos(),
-            retain: self.chance.once_in(5),
+            qos: if is_brief { QoS::AtLeastOnce } else { self.draw_qos() },
+            retain: !is_brief && self.chance.once_in(5),
             clears: false,
             expiry_s: None,
             is_will: true,

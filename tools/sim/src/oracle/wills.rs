@@ -10,8 +10,10 @@
 //! Allowed: a will of a connection with a short keep alive may come at any time, since the network
 //! may have been slow; one that was taken back on a log that has failed, for who reads that log at
 //! the next start finds the will alone; and one of a connection that the broker may have ended by
-//! itself comes before its client hears of that. A delayed will is not asked for: the session may have
-//! gone on. Nor is any where full queues may lose messages.
+//! itself comes before its client hears of that. No will is asked for where full queues may lose
+//! messages.
+
+mod delayed;
 
 use zzq_types::QoS;
 
@@ -55,7 +57,11 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
                 tell("a will came of a client that is connected", session);
             }
         }
-        if is_lost(facts) && delay_s == 0 {
+        // Whichever comes first: the session ends with its connection, or so much later.
+        let delay_s = delay_s.min(facts.hello.expiry_s);
+        if delay_s > 0 {
+            delayed::check(ledger, facts, will, delay_s, &mut tell);
+        } else if is_lost(facts) {
             miss(ledger, facts, will, &mut tell);
         }
     }

@@ -39,6 +39,7 @@ impl World {
         self.settle();
         self.verify("verifier-1");
         self.settle();
+        self.lodge();
         if self.plan.keeps_history() {
             self.read_history();
         }
@@ -65,7 +66,7 @@ impl World {
     /// Until nobody has waited or seen anything for a while, and nothing is under way: a PINGREQ
     /// now and then is no unrest. That it does not come to that is told once: whatever is asked
     /// for behind it waits for the same.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let end = self.now() + if self.is_unsettled { 0 } else { PATIENCE_MS };
         let (mut seen, mut since) = (self.history.entries.len(), self.now());
         while self.now() < end && !self.is_broken() {
@@ -158,6 +159,10 @@ impl World {
     /// A client that nobody has seen asks for everything.
     fn verify(&mut self, name: &str) {
         let at = self.join(name, |plan| plan);
+        self.ask_for_all(at);
+    }
+
+    pub(super) fn ask_for_all(&mut self, at: usize) {
         self.settle();
         let (client, mut desk) = self.client(at);
         client.verify(&mut desk, "#");
@@ -172,7 +177,11 @@ impl World {
     }
 
     /// Another client, which has nothing to do by itself but what `change` says.
-    fn join(&mut self, name: &str, change: impl FnOnce(ClientPlan) -> ClientPlan) -> usize {
+    pub(super) fn join(
+        &mut self,
+        name: &str,
+        change: impl FnOnce(ClientPlan) -> ClientPlan,
+    ) -> usize {
         let at = self.clients.len();
         let plan = change(ClientPlan { keeps: Keeps::Never, pause_ms: 1, ..ClientPlan::PLAIN });
         let id = ClientId(u16::try_from(at).unwrap_or(u16::MAX));

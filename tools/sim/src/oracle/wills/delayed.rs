@@ -1,0 +1,170 @@
+//! A delayed will is published when its delay is over, or its session if that ends before, and not
+//! at all if its client is back by then.
+//!
+//! Time is the broker's log time, of which only bounds are known, and so is when it took the
+//! connection for lost. What begins a session anew ends the one before, with its will.
+
+use super::{MessageId, first, is_lost, miss};
+use crate::ledger::{At, ConnFacts, Ledger, SessionFacts};
+
+/// From the record of a connection's end to a clock that is read elsewhere.
+const SLACK_MS: u64 = 50;
+
+//= MQTT5-3.1.3-9
+pub(super) fn check(
+    ledger: &Ledger<'_>,
+    facts: &ConnFacts,
+    will: MessageId,
+    delay_s: u32,
+    tell: &mut impl FnMut(&str, &SessionFacts),
+) {
+    let waits_ms = u64::from(delay_s) * 1000;
+    let from_ms = ledger.lost_from_ms(facts);
+    let is_within = |at_ms: u64| {
+        let (_, most) = ledger.time.between(from_ms.min(at_ms), at_ms);
+        most + SLACK_MS < waits_ms
+    };
+    let is_back = ledger.next_of(facts).and_then(|next| back(ledger, facts, next));
+    let is_back_in_time = is_back.is_some_and(|at| is_within(ledger.ms(at)));
+    for session in &ledger.sessions {
+        let Some(at) = first(session, will) else { continue };
+        if is_back_in_time {
+            tell("a delayed will came of a client that was back in time", session);
+        } else if is_within(ledger.ms(at)) && !may_be_ended(ledger, facts, at) {
+            tell("a delayed will came early", session);
+        }
+    }
+    if is_lost(facts) && is_due(ledger, facts, waits_ms) {
+        miss(ledger, facts, will, tell);
+    }
+}
+
+/// When the client heard that its session goes on, if it does.
+fn back(ledger: &Ledger<'_>, facts: &ConnFacts, next: &ConnFacts) -> Option<At> {
+    let (at, present) = next.accepted?;
+    let goes_on = present == Some(true) && !next.hello.clean;
+    (goes_on && !ledger.may_be_ended_full(facts)).then_some(at)
+}
+
+/// Whether the session may have ended before a place, other than by itself.
+fn may_be_ended(ledger: &Ledger<'_>, facts: &ConnFacts, at: At) -> bool {
+    let later = ledger.conns.values().filter(|other| other.client == facts.client);
+    let mut later = later.filter(|other| facts.dialed < other.dialed && other.dialed < at);
+    later.any(|other| other.hello.clean) || ledger.may_be_ended_full(facts)
+}
+
+/// Whether the will was published for certain: the next CONNECT has ended the session, or came when
+/// the delay was over.
+fn is_due(ledger: &Ledger<'_>, facts: &ConnFacts, waits_ms: u64) -> bool {
+    let Some(next) = ledger.next_of(facts) else { return false };
+    if next.hello.clean {
+        return next.accepted.is_some();
+    }
+    let Some(by_ms) = ledger.lost_by_ms(facts, next.dialed) else { return false };
+    let (least, _) = ledger.time.between(by_ms, ledger.ms(next.dialed).max(by_ms));
+    least >= waits_ms + SLACK_MS
+}
+
+#[cfg(test)]
+mod tests {
+    use zzq_types::QoS::AtLeastOnce;
+
+    use super::*;
+    use crate::history::{ClientId, Ending, Event, Hello, Message};
+    use crate::ledger::script::{HELLO, Script, breaks};
+
+    /// A reader, and a client whose will has a delay of four seconds and whose session has this
+    /// expiry.
+    fn with_will(expiry_s: u32) -> (Script, ClientId, ClientId, MessageId) {
+        let mut script = Script::new();
+        let reader = script.member();
+        script.subscribe(reader, "a/1", AtLeastOnce);
+        let client = script.client();
+        let message = Script::message(client, "a/1", AtLeastOnce);
+        let will = script.history.add_message(Message { is_will: true, ..message });
+        script.connect(client, Hello { will: Some((will, 4)), expiry_s, ..HELLO }, false);
+        (script, reader, client, will)
+    }
+
+    #[test]
+    fn a_delayed_will_that_comes_early() {
+        for (expiry_s, waits_ms, fits) in [
+            (u32::MAX, 3000, false),
+            (u32::MAX, 5000, true),
+            (2, 1000, false),
+            (2, 3000, true),
+            (0, 0, true),
+        ] {
+            let (mut script, reader, client, will) = with_will(expiry_s);
+            script.end(client, Ending::Broken);
+            script.pass(waits_ms);
+            script.receive(reader, will, AtLeastOnce);
+            assert_eq!(breaks(&script).is_empty(), fits, "{expiry_s} {waits_ms}");
+        }
+    }
+
+    #[test]
+    fn a_delayed_will_of_a_client_that_is_back_in_time() {
+        for (away_ms, fits) in [(2000, false), (5000, true)] {
+            let (mut script, reader, client, will) = with_will(u32::MAX);
+            script.end(client, Ending::Broken);
+            script.pass(away_ms);
+            script.reconnect(client);
+            script.pass(9000);
+            script.receive(reader, will, AtLeastOnce);
+            assert_eq!(breaks(&script).is_empty(), fits, "{away_ms}");
+        }
+    }
+
+    #[test]
+    fn a_delayed_will_comes_with_the_end_of_its_session() {
+        for clean in [false, true] {
+            let (mut script, reader, client, will) = with_will(u32::MAX);
+            script.end(client, Ending::Broken);
+            script.connect(client, Hello { clean, ..HELLO }, !clean);
+            assert_eq!(breaks(&script) == ["wills"], clean, "it never came");
+            script.receive(reader, will, AtLeastOnce);
+            assert_eq!(breaks(&script).is_empty(), clean, "it came");
+        }
+    }
+
+    #[test]
+    fn a_delayed_will_that_never_comes() {
+        for (how, keeps_will, away_ms, owed) in [
+            // The broker has read DISCONNECT.
+            (Ending::Closed, true, 5000, true),
+            (Ending::Closed, true, 3000, false),
+            (Ending::Closed, false, 5000, false),
+            // It may know later that its client has gone, or never.
+            (Ending::GivenUp, true, 5000, false),
+            (Ending::GivenUp, true, 16_000, true),
+            (Ending::Broken, true, 16_000, false),
+        ] {
+            let (mut script, reader, client, will) = with_will(u32::MAX);
+            let conn = script.conn(client);
+            if how == Ending::Closed {
+                script.note(Event::Left { conn, keeps_will });
+            }
+            script.end(client, how);
+            script.pass(away_ms);
+            script.reconnect(client);
+            assert_eq!(breaks(&script) == ["wills"], owed, "{how:?} {keeps_will} {away_ms}");
+            script.receive(reader, will, AtLeastOnce);
+            assert_eq!(breaks(&script).is_empty(), owed || how != Ending::Closed, "{how:?}");
+        }
+    }
+
+    /// A crash makes the broker forget of a lost connection what it had not recorded.
+    #[test]
+    fn a_delayed_will_over_a_crash() {
+        for (away_ms, owed) in [(3000, false), (5000, true)] {
+            let (mut script, _, client, _) = with_will(u32::MAX);
+            script.end(client, Ending::Broken);
+            script.pass(9000);
+            script.crash();
+            script.pass(away_ms);
+            script.reconnect(client);
+            assert_eq!(breaks(&script) == ["wills"], owed, "{away_ms}");
+        }
+    }
+}
