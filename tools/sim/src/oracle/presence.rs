@@ -1,10 +1,12 @@
-//! A broker that says it has a session has it whole, and one that has it says so.
+//! A broker that says it has a session has it whole, and one that has it says so: until the session
+//! expires, and not for much longer.
 //!
 //! That subscriptions and messages are there is what [`super::delivered`] and
 //! [`super::subscriptions`] hold it to; here are the word itself and the identifiers of QoS 2.
-//! Allowed: either word after a CONNECT that was not answered, and after a session with an expiry
-//! of its own was left or one that the broker says it ends for its full queue, which a crash may
-//! take back. MQTT 3.1 does not tell (its CONNACK has no such bit).
+//! An expiry begins when the broker takes the connection for lost, and passes in its log time: of
+//! both there are bounds, and between them either word is right. So it is after a CONNECT that was
+//! not answered, and for a session that the broker says it ends for its full queue, which a crash
+//! may take back. MQTT 3.1 does not tell (its CONNACK has no such bit).
 
 use std::collections::BTreeMap;
 
@@ -12,8 +14,8 @@ use zzq_codec::AckKind;
 use zzq_types::ReasonCode;
 
 use super::{Broken, Promise, Subject};
-use crate::history::{ClientId, Event, Hello, MessageId};
-use crate::ledger::{At, Ledger};
+use crate::history::{ClientId, Conn, Event, Hello, MessageId};
+use crate::ledger::{At, ConnFacts, Ledger};
 
 pub(super) const PROMISE: Promise = Promise {
     name: "presence",
@@ -28,7 +30,14 @@ enum Has {
     No,
     Perhaps,
     Yes,
+    /// As long as it outlives this connection.
+    Behind(Conn),
 }
+
+/// From the record of a connection's end to a clock that is read elsewhere.
+const SLACK_MS: u64 = 50;
+/// A session that has expired is gone when its lane has had a turn, and the log room for its end.
+const GONE_MS: u64 = 1000;
 
 fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     let mut clients = BTreeMap::<ClientId, (Has, Option<Hello>)>::new();
@@ -56,7 +65,11 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
                 let (has, unanswered) = clients.entry(facts.client).or_default();
                 *unanswered = None;
                 let hello = facts.hello;
-                let wanted = if hello.clean { Has::No } else { *has };
+                let wanted = match *has {
+                    _ if hello.clean => Has::No,
+                    Has::Behind(before) => outlived(ledger, before, facts, at),
+                    has => has,
+                };
                 let fits = match (wanted, present) {
                     (Has::Perhaps, _) | (_, None) => true,
                     (has, Some(present)) => (has == Has::Yes) == *present,
@@ -68,7 +81,7 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
                 }
                 // Its end may have come behind CONNACK, which was on its way.
                 let is_ended = ended.get(&facts.client).is_some_and(|ended| *ended > facts.dialed);
-                *has = if is_ended { Has::Perhaps } else { after(hello) };
+                *has = if is_ended { Has::Perhaps } else { after(hello, *conn) };
             }
             Event::EndedFull { client, .. } => {
                 clients.entry(*client).or_default().0 = Has::Perhaps;
@@ -92,17 +105,42 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
 }
 
 /// What the client has when it comes back after this CONNECT was accepted.
-fn after(hello: Hello) -> Has {
+fn after(hello: Hello, conn: Conn) -> Has {
     match hello.expiry_s {
         0 => Has::No,
         u32::MAX => Has::Yes,
-        _ => Has::Perhaps,
+        _ => Has::Behind(conn),
     }
 }
 
 /// What it has when nobody knows whether this CONNECT was carried out.
 fn perhaps_after(has: Has, hello: Hello) -> Has {
-    if after(hello) == has { has } else { Has::Perhaps }
+    match (has, hello.expiry_s) {
+        (Has::No, 0) | (Has::Yes, u32::MAX) => has,
+        _ => Has::Perhaps,
+    }
+}
+
+/// Whether the session of a connection with an expiry is there for the next that was accepted.
+//= MQTT5-3.1.2-23
+//= MQTT5-4.1.0-2
+fn outlived(ledger: &Ledger<'_>, before: Conn, next: &ConnFacts, accepted: At) -> Has {
+    let Some(facts) = ledger.conns.get(&before) else { return Has::Perhaps };
+    let expiry_ms = u64::from(facts.hello.expiry_s) * 1000;
+    let (dialed_ms, accepted_ms) = (ledger.ms(next.dialed), ledger.ms(accepted));
+    let from_ms = ledger.lost_from_ms(facts).min(accepted_ms);
+    let (_, most) = ledger.time.between(from_ms, accepted_ms);
+    if most + SLACK_MS < expiry_ms {
+        return Has::Yes;
+    }
+    let rests_ms = facts.ended.map_or(0, |(ended, _)| ledger.lanes_rest_ms(ended));
+    let gone_ms = dialed_ms.saturating_sub(GONE_MS + rests_ms);
+    let expired = ledger.lost_by_ms(facts, next.dialed).filter(|by_ms| {
+        let (least, _) = ledger.time.between(*by_ms, gone_ms.max(*by_ms));
+        least >= expiry_ms + SLACK_MS
+    });
+    let worked = ledger.works_from_ms(next.dialed).is_some_and(|from_ms| from_ms <= gone_ms);
+    if expired.is_some() && worked { Has::No } else { Has::Perhaps }
 }
 
 #[cfg(test)]
@@ -110,6 +148,7 @@ mod tests {
     use zzq_types::QoS::ExactlyOnce;
 
     use super::*;
+    use crate::history::Ending;
     use crate::ledger::script::{HELLO, Script, breaks};
 
     const GUEST: Hello = Hello { expiry_s: 0, ..HELLO };
@@ -125,6 +164,66 @@ mod tests {
             script.crash();
             script.connect(client, HELLO, present);
             assert_eq!(breaks(&script).is_empty(), fits, "{hello:?} {present}");
+        }
+    }
+
+    /// Its session expires after so many seconds; it goes in order, or its network breaks.
+    fn lodger(expiry_s: u32, how: Ending) -> (Script, ClientId) {
+        let mut script = Script::new();
+        let client = script.client();
+        script.connect(client, Hello { expiry_s, ..HELLO }, false);
+        if how == Ending::Closed {
+            let conn = script.conn(client);
+            script.note(Event::Left { conn, keeps_will: false });
+        }
+        script.end(client, how);
+        (script, client)
+    }
+
+    #[test]
+    fn a_session_is_there_until_it_expires_and_gone_then() {
+        for (how, away_ms, may_stay, may_go) in [
+            (Ending::Closed, 2000, true, false),
+            (Ending::Closed, 3100, true, true),
+            (Ending::Closed, 5000, false, true),
+            // The broker may not know that its client has gone.
+            (Ending::Broken, 2000, true, false),
+            (Ending::Broken, 20_000, true, true),
+            (Ending::GivenUp, 5000, true, true),
+            (Ending::GivenUp, 16_000, false, true),
+        ] {
+            for (present, fits) in [(true, may_stay), (false, may_go)] {
+                let (mut script, client) = lodger(3, how);
+                script.pass(away_ms);
+                script.connect(client, HELLO, present);
+                assert_eq!(breaks(&script).is_empty(), fits, "{how:?} {away_ms} {present}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_expires_behind_a_crash_once_the_broker_has_had_time_for_it() {
+        for (runs_ms, may_stay) in [(500, true), (1500, false)] {
+            let (mut script, client) = lodger(3, Ending::Closed);
+            script.pass(10_000);
+            script.crash();
+            script.pass(runs_ms);
+            script.connect(client, HELLO, true);
+            assert_eq!(breaks(&script).is_empty(), may_stay, "{runs_ms}");
+        }
+    }
+
+    #[test]
+    fn a_session_does_not_expire_on_a_log_that_takes_nothing_more() {
+        for has_failed in [false, true] {
+            let (mut script, client) = lodger(3, Ending::Closed);
+            script.pass(1000);
+            if has_failed {
+                script.note(Event::ReadOnly);
+            }
+            script.pass(5000);
+            script.connect(client, HELLO, true);
+            assert_eq!(breaks(&script).is_empty(), has_failed);
         }
     }
 
