@@ -24,6 +24,10 @@ pub enum Bug {
     ApplyTwice,
     /// History is over when its reader thinks so, whatever was passed by meanwhile.
     HistoryEndsEarly,
+    /// A will waits for no delay.
+    WillsAtOnce,
+    /// Sessions whose expiry has passed stay.
+    SessionsStay,
 }
 
 #[cfg(not(feature = "planted-bugs"))]

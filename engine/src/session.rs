@@ -23,6 +23,7 @@ pub(crate) use rested::Rested;
 pub use subscriptions::{Subscription, Subscriptions};
 
 use crate::number::{SessionNumber, SubNumber};
+use crate::planted::{self, Bug};
 use crate::will::Will;
 
 /// The expiry of a session that never expires, in seconds.
@@ -201,7 +202,9 @@ impl Session {
     //= MQTT5-4.1.0-2
     pub fn ends_ms(&self) -> Option<u64> {
         match self.link {
-            Link::Down { since_ms } if self.expiry_s != NEVER => {
+            Link::Down { since_ms }
+                if self.expiry_s != NEVER && !planted::is(Bug::SessionsStay) =>
+            {
                 Some(since_ms.saturating_add(u64::from(self.expiry_s) * 1000))
             }
             _ => None,

@@ -152,7 +152,8 @@ impl State {
             if let Some(old) = session.will.take() {
                 release(effects, old.lsn);
             }
-            session.will = Some(Box::new(Will { lsn, delay_s: will.delay_s, due_ms: None }));
+            let delay_s = if planted::is(Bug::WillsAtOnce) { 0 } else { will.delay_s };
+            session.will = Some(Box::new(Will { lsn, delay_s, due_ms: None }));
             effects.emit(Effect::WillHeld { session: number, lsn });
         });
     }

@@ -82,6 +82,8 @@ pub const BUGS: &[Bug] = bugs! {
     "identifier-reused" breaks "protocol": engine IdentifierReused, 60;
     "history-ends-early" breaks "past": engine HistoryEndsEarly, 43;
     "offset-before-commit" breaks "past": broker OffsetBeforeCommit, 130;
+    "wills-at-once" breaks "wills": engine WillsAtOnce, 0;
+    "sessions-stay" breaks "presence": engine SessionsStay, 0;
     "drops-uncounted" breaks "limits": broker DropsUncounted, 84;
     "suback-at-commit" breaks "delivered": broker SubackAtCommit, 2;
     "retained-before-fence" breaks "retained": broker RetainedBeforeFence, 13;
