@@ -35,6 +35,13 @@ fn fixed_seeds_keep_every_promise() {
     }
 }
 
+/// A big message is owed and has moved to a cold file, while the first segment that is kept begins
+/// with its last part and is kept for the next big message: it is read where it moved to.
+#[test]
+fn a_moved_record_whose_end_is_still_in_the_log_is_delivered() {
+    assert_eq!(verdict::run(42_296, None, &Arc::default()).broken, []);
+}
+
 /// In memory, by two clients on two lanes: what was acknowledged first was retained in the end.
 #[test]
 fn the_last_write_is_retained_whatever_lane_it_comes_from() {

@@ -95,13 +95,14 @@ impl<D: Disk> Past<D> {
                         let record = record.map_err(|error| format!("record {lsn}: {error}"))?;
                         visit(lsn, found.time_ms, &record)?;
                         rest = &rest[1..];
+                        continue;
                     }
                     Ok(None) => return Err(format!("record {lsn} is not committed")),
-                    // It has moved meanwhile.
-                    Err(ReadError::Trimmed { .. }) if lsn < self.first_in_log() => {}
+                    // It has moved: meanwhile, or before and the first segment that is kept, for
+                    // others that begin in it, has no more than the end of it.
+                    Err(ReadError::Trimmed { .. }) if self.cold_file(lsn).is_some() => {}
                     Err(error) => return Err(error.to_string()),
                 }
-                continue;
             }
             let Some(file) = self.cold_file(lsn) else {
                 return Err(format!("record {lsn} is nowhere"));
