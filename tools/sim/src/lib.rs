@@ -15,6 +15,7 @@ pub mod client;
 pub mod clock;
 pub mod coverage;
 pub mod device;
+pub mod found;
 pub mod guard;
 pub mod history;
 pub mod images;

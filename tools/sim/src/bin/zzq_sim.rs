@@ -12,6 +12,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use zzq_sim::found;
+use zzq_sim::runs::Runs;
 use zzq_sim::summary::Summary;
 use zzq_sim::verdict::{self, Verdict};
 
@@ -47,7 +49,7 @@ fn main() -> anyhow::Result<ExitCode> {
         for verdict in verdicts.iter().filter(|verdict| !verdict.broken.is_empty()) {
             writeln!(out, "{}", describe(verdict, args.lanes))?;
         }
-        writeln!(out, "seeds {from} to {}", from + (args.seeds - 1))?;
+        writeln!(out, "{}", named(&args, from))?;
         writeln!(out, "{}", summary.text())?;
         writeln!(out, "{}", summary.verdict())?;
     }
@@ -61,20 +63,40 @@ fn fresh_seed() -> anyhow::Result<u64> {
 /// Runs the seeds, and says on stderr how far it is.
 fn run_all(args: &Args, from: u64) -> Vec<Verdict> {
     let (mut told, mut done, mut failed) = (Instant::now(), 0_u64, 0_u64);
-    args.runs(from, || {}).run(|verdict| {
+    let found: Vec<u64> = found_beyond(args, from).collect();
+    let all = args.seeds + found.len() as u64;
+    let mut note = |verdict: &Verdict| {
         done += 1;
         failed += u64::from(!verdict.broken.is_empty());
         if told.elapsed() > Duration::from_secs(1) {
             told = Instant::now();
             // Nobody may be there to read it.
-            let _ = writeln!(
-                std::io::stderr().lock(),
-                "{done} of {} seeds, {failed} broken",
-                args.seeds
-            );
+            let _ = writeln!(std::io::stderr().lock(), "{done} of {all} seeds, {failed} broken");
         }
         false
-    })
+    };
+    let runs = args.runs(from, || {});
+    let mut verdicts = runs.run(&mut note);
+    for from in found {
+        verdicts.extend(Runs { from, seeds: 1, ..runs }.run(&mut note));
+    }
+    verdicts
+}
+
+/// Seeds that have once found a defect, with those that begin at 0.
+fn found_beyond(args: &Args, from: u64) -> impl Iterator<Item = u64> {
+    let is_usual = from == 0 && !args.trace && args.lanes.is_none();
+    found::beyond(args.seeds).filter(move |_| is_usual)
+}
+
+/// Which seeds were run, in words.
+fn named(args: &Args, from: u64) -> String {
+    let found: Vec<String> = found_beyond(args, from).map(|seed| seed.to_string()).collect();
+    let last = from + (args.seeds - 1);
+    if found.is_empty() {
+        return format!("seeds {from} to {last}");
+    }
+    format!("seeds {from} to {last}, and what has once found a defect: {}", found.join(", "))
 }
 
 /// Seed, promise, events, and the command that replays it.

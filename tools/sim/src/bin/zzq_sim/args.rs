@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// How many seeds. 1000 and more are clean only if they have reached every kind of fault.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: u64,
-    /// The first seed.
+    /// The first seed. From 0 on, seeds that have once found a defect are run as well.
     #[arg(long, default_value_t = 0)]
     pub(crate) from: u64,
     /// Begins at a seed that the clock gives; it is printed.
