@@ -28,5 +28,6 @@ pub mod plan;
 pub mod runs;
 pub mod self_test;
 pub mod summary;
+pub mod twice;
 pub mod verdict;
 pub mod world;

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::coverage::Coverage;
+use crate::twice::Twice;
 use crate::verdict::Verdict;
 
 /// See the file.
@@ -39,6 +40,8 @@ pub struct Summary {
     pub crashes_per_second: f64,
     /// Of all that happened, seed by seed.
     pub hash: u64,
+    /// One of them that was run once more.
+    pub twice: Option<Twice>,
     /// Why so many seeds prove less than they should.
     pub gaps: Vec<String>,
     /// What the seeds reached.
@@ -72,6 +75,7 @@ impl Summary {
             crashes,
             crashes_per_second: per_second(crashes, took),
             hash: verdicts.iter().fold(0, |hash, one| hash.rotate_left(1) ^ one.hash),
+            twice: None,
             gaps: Vec::new(),
             coverage,
         };
@@ -79,6 +83,17 @@ impl Summary {
             summary.gaps = summary.find_gaps();
         }
         summary
+    }
+
+    /// The same, and this was run once more.
+    #[must_use]
+    pub fn with(self, twice: Option<Twice>) -> Self {
+        Self { twice, ..self }
+    }
+
+    /// A seed that was another run the second time.
+    fn differs(&self) -> Option<Twice> {
+        self.twice.filter(|twice| !twice.is_same())
     }
 
     fn find_gaps(&self) -> Vec<String> {
@@ -98,7 +113,7 @@ impl Summary {
 
     /// Every promise was kept, and the seeds were such that this says something.
     pub fn is_clean(&self) -> bool {
-        self.failed.is_empty() && self.gaps.is_empty()
+        self.failed.is_empty() && self.differs().is_none() && self.gaps.is_empty()
     }
 
     /// For people: figures, and what no seed hit.
@@ -126,6 +141,9 @@ impl Summary {
         } else {
             write!(text, "hit by no seed: {}", missed.join(", "))
         };
+        if let Some(twice) = &self.twice {
+            let _ = write!(text, "\n{twice}");
+        }
         let _ = write!(text, "\ntrace hash {:016x}", self.hash);
         text
     }
@@ -139,11 +157,16 @@ impl Summary {
                 self.seeds, self.operations_median, self.crashes_median
             );
         }
-        if self.failed.is_empty() {
+        let mut broken = Vec::new();
+        if !self.failed.is_empty() {
+            let failed: Vec<String> = self.failed.iter().map(u64::to_string).collect();
+            broken.push(format!("{} of {} seeds: {}", failed.len(), self.seeds, failed.join(", ")));
+        }
+        broken.extend(self.differs().map(|twice| twice.to_string()));
+        if broken.is_empty() {
             return format!("too little: {}", self.gaps.join("; "));
         }
-        let failed: Vec<String> = self.failed.iter().map(u64::to_string).collect();
-        format!("broken: {} of {} seeds: {}", failed.len(), self.seeds, failed.join(", "))
+        format!("broken: {}", broken.join("; "))
     }
 
     /// For machines, on one line.
@@ -155,6 +178,8 @@ impl Summary {
             "verdict": if self.is_clean() { "clean" } else { "broken" },
             "seeds": self.seeds,
             "failed": self.failed,
+            "run_twice": self.twice.map(|twice| twice.seed),
+            "differs": self.differs().map(|twice| twice.seed),
             "gaps": self.gaps,
             "hash": format!("{:016x}", self.hash),
             "lives": self.lives,
@@ -235,6 +260,21 @@ mod tests {
         assert!(of(false).text().contains("30 client operations from a start to the next death"));
         assert!(of(false).text().contains("hit by no seed: op connect,"));
     }
+
+    #[test]
+    fn a_seed_that_is_another_run_the_second_time_is_a_broken_run() {
+        let of = |hashes| {
+            let verdicts = [verdict(7, false)];
+            let summary = Summary::of(&verdicts, Duration::from_secs(1), true);
+            summary.with(Some(Twice { seed: 7, hashes }))
+        };
+        assert!(of([3, 3]).is_clean() && of([3, 3]).text().contains("seed 7 was run twice"));
+        let differs = of([3, 4]);
+        assert!(!differs.is_clean() && differs.json().contains("\"differs\":7"));
+        let why = "broken: seed 7 is not the same run twice: 0000000000000003, 0000000000000004";
+        assert_eq!(differs.verdict(), why);
+    }
+
     #[test]
     fn many_seeds_that_miss_a_kind_or_do_too_little_are_not_clean() {
         let mut full = verdict(1, false);

@@ -15,6 +15,7 @@ use clap::Parser;
 use zzq_sim::found;
 use zzq_sim::runs::Runs;
 use zzq_sim::summary::Summary;
+use zzq_sim::twice::Twice;
 use zzq_sim::verdict::{self, Verdict};
 
 use self::args::Args;
@@ -43,6 +44,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let verdicts = run_all(&args, from);
     let summary = Summary::of(&verdicts, began.elapsed(), args.lanes.is_none());
+    let summary = summary.with(Twice::of(&args.runs(from, || {}), &verdicts));
     if args.json {
         writeln!(out, "{}", summary.json())?;
     } else {
