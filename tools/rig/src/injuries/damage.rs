@@ -104,11 +104,12 @@ fn try_change(
     match change {
         Change::Durable(group) => {
             flip(&copy.join(&group.file), group.at + random.below(group.len), random)?;
-            must_refuse(copy, &format!("{} is damaged at byte {}:", group.file, group.at), scene)
+            let words = format!("{} is damaged at byte {}:", group.file, group.at);
+            must_refuse(copy, &words, scene, tally)
         }
         Change::Header(file) => {
             flip(&copy.join(file), random.below(BLOCK), random)?;
-            must_refuse(copy, &format!("{file} is damaged at byte 0:"), scene)
+            must_refuse(copy, &format!("{file} is damaged at byte 0:"), scene, tally)
         }
         Change::Meta => {
             flip(&copy.join(zzq_wal::META_NAME), random.below(2 * BLOCK), random)?;
@@ -134,12 +135,13 @@ fn try_change(
     }
 }
 
-fn must_refuse(copy: &Path, words: &str, scene: &mut Scene) -> Result<bool> {
+fn must_refuse(copy: &Path, words: &str, scene: &mut Scene, tally: &mut Tally) -> Result<bool> {
     let mut launch = scene.launch.clone();
     copy.clone_into(&mut launch.data);
     let how = match launch.start(|_| ())? {
         Start::Ended(status) if status.code() == Some(DAMAGED) => {
             if launch.last_words().contains(words) {
+                tally.refused += 1;
                 return Ok(true);
             }
             format!("refuses, but does not say that {words}\n{}", launch.last_words())

@@ -27,6 +27,8 @@ pub struct Tally {
     pub faults: u64,
     /// Copies of data directories with changed bytes.
     pub damages: u64,
+    /// Those of them that a broker has refused as damaged, as it must.
+    pub refused: u64,
     /// Disks as power cuts may have left them, examined.
     pub power_cuts: u64,
     /// Writes and flushes recorded for them.
@@ -98,6 +100,7 @@ impl Tally {
             steps: Steps::default(),
             faults: 0,
             damages: 0,
+            refused: 0,
             power_cuts: 0,
             recorded: (0, 0),
             unflushed_max: 0,

@@ -91,6 +91,7 @@ impl Verdict {
             "steps_struck": self.tally.steps.count().1,
             "faults": self.tally.faults,
             "damaged_copies": self.tally.damages,
+            "damage_refused": self.tally.refused,
             "power_cuts": self.tally.power_cuts,
             "writes_recorded": self.tally.recorded.0,
             "flushes_recorded": self.tally.recorded.1,
@@ -134,6 +135,7 @@ impl fmt::Display for Verdict {
             row("operations failed", &tally.faults)?;
         }
         row("damaged copies", &tally.damages)?;
+        row("  refused as damaged", &tally.refused)?;
         if tally.power_cuts > 0 {
             row("power cuts", &tally.power_cuts)?;
             row("  in writes, flushes", &format!("{}, {}", tally.recorded.0, tally.recorded.1))?;
