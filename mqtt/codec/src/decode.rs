@@ -95,7 +95,19 @@ impl Decoder {
         let packet = self.packet_type(first)?;
         match FixedHeader::read(packet, bytes, self.limits, self.version) {
             Ok(header) => Ok(header),
-            Err(fault) => Err(self.error(packet, fault)),
+            Err(fault) => Err(self.header_error(packet, fault, bytes)),
+        }
+    }
+
+    /// A CONNECT that is too large may name its version at its front all the same.
+    #[cold]
+    fn header_error(self, packet: PacketType, fault: Fault, bytes: &[u8]) -> DecodeError {
+        match fault {
+            Fault::TooLarge { .. } if packet == PacketType::Connect => {
+                let answer = Answer::to_connect(connect::version_ahead(bytes), &fault);
+                DecodeError::new(Some(packet), fault, answer)
+            }
+            _ => self.error(packet, fault),
         }
     }
 

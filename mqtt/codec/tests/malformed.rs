@@ -378,6 +378,27 @@ fn sizes_above_the_limit_are_known_from_the_header() {
 }
 
 #[test]
+fn a_connect_that_is_too_large_is_answered_where_it_has_named_version_5() {
+    //= MQTT5-3.1.4-1
+    let decoder = Decoder::of_clients(Limits { max_packet: 1000 });
+    let five = hex("10 FF FF 03 00 04 'MQTT' 05 02");
+    for len in 0..five.len() {
+        let wanted: &[u8] = if len < 11 { &[] } else { &[0x20, 3, 0, 0x95, 0] };
+        if let Err(error) = decoder.decode(&five[..len]) {
+            assert_eq!(answer(&error), wanted, "{len} bytes");
+        } else {
+            assert!(len < 4, "{len} bytes");
+        }
+    }
+    for old in
+        ["10 FF FF 03 00 04 'MQTT' 04 02", "10 FF FF 03 00 04 'MQTX' 05 02", "10 FF FF 03 FF FF"]
+    {
+        let error = decoder.decode(&hex(old)).unwrap_err();
+        assert_eq!(error.answer(), Answer::Close, "{old}");
+    }
+}
+
+#[test]
 fn packets_of_a_fixed_size_are_not_waited_for() {
     for version in VERSIONS {
         let mut decoder = Decoder::of_clients(Limits::default());

@@ -1,6 +1,6 @@
 //! CONNECT: name and level first, as nothing behind them can be read without; then by version.
 
-use zzq_types::{Properties, PropertyScope, ProtocolVersion, QoS, TopicError};
+use zzq_types::{Properties, PropertyScope, ProtocolVersion, QoS, TopicError, read_varint};
 
 use crate::cursor::Cursor;
 use crate::{Connect, Fault, Field, Malformed, Refusal, Will};
@@ -23,6 +23,15 @@ pub(super) fn decode(body: &[u8], bridges: bool) -> Result<Connect<'_>, ConnectF
     let (version, bridge) = prologue(&mut cursor, bridges).map_err(|fault| (None, fault))?;
     let connect = behind_level(cursor, version).map_err(|fault| (Some(version), fault))?;
     Ok(Connect { bridge, ..connect })
+}
+
+/// The version that a CONNECT names which begins with these bytes, header included, if they reach
+/// so far.
+pub(super) fn version_ahead(bytes: &[u8]) -> Option<ProtocolVersion> {
+    let (_, rest) = bytes.split_first()?;
+    let (_, len) = read_varint(rest).ok()?;
+    let (version, _) = prologue(&mut Cursor::new(rest.get(len..)?), true).ok()?;
+    Some(version)
 }
 
 /// Protocol name and level.
