@@ -48,6 +48,11 @@ pub trait Handler: Sized {
         io.close_as(conn, CloseReason::Ended);
     }
 
+    /// The packet that this connection has begun has had its room for
+    /// [`crate::Limits::input_patience`] and was not handled, whoever is at fault, and others wait
+    /// for room. It is closed behind this call.
+    fn input_overdue(&mut self, _io: &mut LaneIo<'_, Self>, _conn: ConnId) {}
+
     /// [`LaneIo::notify_drained`] was asked for, and little output waits now.
     fn drained(&mut self, _io: &mut LaneIo<'_, Self>, _conn: ConnId) {}
 
@@ -128,6 +133,8 @@ pub enum CloseReason {
     Failed(io::ErrorKind),
     /// More unconsumed input than [`crate::Limits::input_bytes`].
     InputTooLarge,
+    /// It held the room that others wait for, for longer than [`crate::Limits::input_patience`].
+    InputOverdue,
     /// Closed after flush, but the peer did not take the output in time.
     LingerExpired,
     /// The lane stopped.

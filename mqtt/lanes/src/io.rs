@@ -127,6 +127,21 @@ impl<H: Handler> LaneIo<'_, H> {
         self.core.limits.output_bytes = bytes;
     }
 
+    /// Sets [`crate::Limits::input_held`].
+    pub fn limit_input(&mut self, bytes: usize) {
+        self.core.limits.input_held = bytes;
+    }
+
+    /// Whether `conn` is not read because there is no room for the packet that it has begun.
+    pub fn waits_for_room(&self, conn: ConnId) -> bool {
+        self.core.open(conn).is_some_and(|conn| conn.flags.has(Flags::SHORT))
+    }
+
+    /// When `conn` was given room for the packet that it has begun, if it has waited for it.
+    pub fn waited_for_room(&self, conn: ConnId) -> Option<Millis> {
+        self.core.room.waited(conn)
+    }
+
     /// Whether all output together takes more memory than it should, and this turn has brought so
     /// much of it that it is better sent before more comes.
     pub fn is_swollen(&self) -> bool {

@@ -79,9 +79,16 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(input_held: usize) -> Self {
         let wakers = [LaneWaker::flag_only(), LaneWaker::flag_only()];
-        let limits = Limits { reads_per_turn: 3, ring: (8, 2), ..Limits::default() };
+        let limits = Limits {
+            reads_per_turn: 3,
+            ring: (8, 2),
+            input_held,
+            // Nobody is ended for it.
+            input_patience: Duration::MAX,
+            ..Limits::default()
+        };
         let parts = group(&wakers, limits).into_iter();
         let lanes =
             parts.map(|parts| Lane::new(parts, Echo::default(), MemDriver::default())).collect();
@@ -207,7 +214,7 @@ impl World {
             while lane.turn() {}
             lane.finish();
             let held = lane.buffered();
-            assert_eq!((held.input, held.output), (0, 0));
+            assert_eq!((held.input, held.input_held, held.output), (0, 0, 0));
         }
         assert!(self.peers.iter().all(|peer| peer.mem.as_ref().unwrap().is_closed()));
         let (mut came, mut left) = (0, 0);
@@ -239,8 +246,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn bytes_come_back_in_order_and_every_connection_ends_once(ops in ops()) {
-        let mut world = World::new();
+    fn bytes_come_back_in_order_and_every_connection_ends_once(
+        ops in ops(),
+        input_held in prop_oneof![Just(1), 1000usize..200_000, Just(usize::MAX)],
+    ) {
+        let mut world = World::new(input_held);
         for op in ops {
             world.apply(op);
         }

@@ -227,6 +227,7 @@ pub(super) fn cause(why: CloseReason) -> String {
         CloseReason::Local => "closed".into(),
         CloseReason::Ended => "the peer closed it".into(),
         CloseReason::Failed(kind) => format!("the network failed: {kind}"),
+        CloseReason::InputOverdue => "others waited for its room: --max-input-total".into(),
         CloseReason::InputTooLarge => "more input than a packet may have".into(),
         CloseReason::LingerExpired => "the peer did not take the last output in time".into(),
         CloseReason::Stopped => "the broker stops".into(),

@@ -16,6 +16,8 @@ pub(crate) struct Conn {
     pub(crate) input: Vec<u8>,
     /// The handler is not called with less than this.
     pub(crate) want: u32,
+    /// What it takes of [`crate::Limits::input_held`].
+    pub(crate) charged: u32,
     pub(crate) output: Output,
     pub(crate) timers: ConnTimers,
     /// Input thrown away since the connection was closed.
@@ -35,11 +37,19 @@ impl Conn {
             peer,
             input: Vec::new(),
             want: 0,
+            charged: 0,
             output: Output::default(),
             timers: ConnTimers::default(),
             discarded: 0,
             admission,
         }
+    }
+}
+
+impl Conn {
+    /// Whether anybody will want what it leaves unconsumed: its handler, or another lane.
+    pub(crate) fn keeps_input(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Leaving)
     }
 }
 
@@ -82,9 +92,14 @@ impl Flags {
     pub(crate) const TOLD: u16 = 1 << 10;
     /// It is broken: what is queued is lost, what the peer sent before may still be read.
     pub(crate) const BROKEN: u16 = 1 << 11;
+    /// It has room for the packet that it has begun.
+    pub(crate) const ROOM: u16 = 1 << 12;
+    /// It waits for room, and is not read.
+    pub(crate) const SHORT: u16 = 1 << 13;
     /// It ends as soon as the callback returns.
     pub(crate) const DOOMED: u16 = 1 << 9;
 
+    /// Whether one of these is set.
     pub(crate) fn has(self, flag: u16) -> bool {
         self.0 & flag != 0
     }

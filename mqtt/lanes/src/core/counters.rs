@@ -35,6 +35,10 @@ pub struct Counters {
     pub dropped_output: u64,
     /// Input dropped, in bytes: read or kept, but its connection was closed here.
     pub dropped_input: u64,
+    /// Times that a connection was not read until there was room for its packet.
+    pub input_waits: u64,
+    /// Connections that had room for a packet for too long.
+    pub input_overdue: u64,
     /// Connections cut because they did not take their last output in time.
     pub linger_expired: u64,
     /// Events of connections that were gone.
@@ -55,6 +59,8 @@ pub struct BufferTotals {
     pub output_held: usize,
     /// Unconsumed input.
     pub input: usize,
+    /// Memory of it: the capacity of its buffers, and what packets that have begun will take.
+    pub input_held: usize,
     /// Idle buffers in the pool.
     pub pooled: usize,
 }

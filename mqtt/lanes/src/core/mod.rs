@@ -7,6 +7,7 @@ mod conn;
 mod counters;
 mod output;
 mod pool;
+mod room;
 mod table;
 mod timers;
 
@@ -17,6 +18,7 @@ pub(crate) use self::{
     conn::{Conn, Flags, Phase},
     output::{MAX_SLICES, Output as Queue, Take},
     pool::Pool,
+    room::Room,
     table::Table,
     timers::{LINGER, Timers, slot_index},
 };
@@ -34,6 +36,14 @@ pub struct Limits {
     /// Unconsumed input kept for one connection, in bytes; more closes it. Default: the largest
     /// MQTT packet, 268 435 460.
     pub input_bytes: usize,
+    /// Memory of all unconsumed input together. At this bound whoever has begun a packet of more
+    /// than 4 KiB is not read until there is room for all of it, in the order in which they came to
+    /// it; one at least always has room, and of shorter ones 8 KiB are kept for each connection.
+    /// Default 256 MiB.
+    pub input_held: usize,
+    /// How long a connection may have room for a packet and not have it handled while others wait
+    /// for room. Then [`Handler::input_overdue`] is called. Default 30 s.
+    pub input_patience: std::time::Duration,
     /// How long the peer may take to accept the last output of a connection closed after flush,
     /// and then to close its side. Default 2 s.
     pub linger: std::time::Duration,
@@ -55,6 +65,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             input_bytes: 268_435_460,
+            input_held: 256 << 20,
+            input_patience: std::time::Duration::from_secs(30),
             linger: std::time::Duration::from_secs(2),
             reads_per_turn: 1024,
             messages_per_turn: 256,
@@ -81,6 +93,7 @@ pub(crate) struct Core<H: Handler> {
     pub(crate) pool: Pool,
     pub(crate) counters: Counters,
     pub(crate) totals: BufferTotals,
+    pub(crate) room: Room,
     pub(crate) mesh: Mesh<H::Message>,
     pub(crate) waker: LaneWaker,
     /// Connections with something to read, in the order of their turns.
@@ -117,6 +130,7 @@ impl<H: Handler> Core<H> {
             pool: Pool::new(limits.pooled_bytes),
             counters: Counters::default(),
             totals: BufferTotals::default(),
+            room: Room::default(),
             mesh,
             waker,
             ready: VecDeque::new(),
@@ -153,11 +167,11 @@ impl<H: Handler> Core<H> {
     }
 
     /// The connection is broken. The peer may have said goodbye before it went, and that is worth
-    /// reading, unless nobody would: a paused connection could stay for ever.
+    /// reading, unless nobody would: a connection that is not read could stay for ever.
     pub(crate) fn broken(&mut self, id: ConnId, kind: std::io::ErrorKind) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let why = CloseReason::Failed(kind);
-        if conn.phase != Phase::Open || conn.flags.has(Flags::PAUSED) {
+        if conn.phase != Phase::Open || conn.flags.has(Flags::PAUSED | Flags::SHORT) {
             return self.doom(id, why);
         }
         conn.reason = why;
@@ -205,6 +219,7 @@ impl<H: Handler> Core<H> {
         conn.reason = why;
         self.ending.push(id);
         self.set_timer(id, LINGER, due);
+        self.drop_input(id);
         // Whatever it was paused for, it reads on, to see the peer's end.
         self.unpause(id);
     }

@@ -1,11 +1,12 @@
 //! The reading half of a turn: one bounded read for each ready connection, into the lane's hot
-//! buffer. What the handler leaves is kept in a buffer of its size.
+//! buffer. What the handler leaves is kept in a buffer of its size, for which there may be no room:
+//! see [`crate::core::Room`].
 use std::io::ErrorKind;
 
 use super::{CARRY, Lane, READ};
 use crate::{
     app::{CloseReason, Handler},
-    core::{Flags, Phase},
+    core::{Conn, Flags, Phase},
     driver::{Driver, Read, Ready},
     id::ConnId,
     io::LaneIo,
@@ -30,7 +31,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let unblocked = ready.writable && conn.flags.take(Flags::BLOCKED);
         if ready.readable || ready.hangup {
             conn.flags.set(Flags::READABLE);
-            if !conn.flags.has(Flags::PAUSED) {
+            if !conn.flags.has(Flags::PAUSED | Flags::SHORT) {
                 self.core.enqueue(id);
             }
         }
@@ -53,6 +54,8 @@ impl<H: Handler, D: Driver> Lane<H, D> {
                 self.discard(id);
             } else if conn.flags.take(Flags::OFFER) {
                 self.offer_kept(id);
+            } else if conn.flags.has(Flags::SHORT) {
+                continue;
             } else if conn.input.len() <= CARRY {
                 self.read_hot(id);
             } else {
@@ -64,10 +67,23 @@ impl<H: Handler, D: Driver> Lane<H, D> {
 
     fn line_up_again(&mut self, id: ConnId) {
         if let Some(conn) = self.core.conns.get(id)
-            && (conn.flags.has(Flags::READABLE) || conn.flags.has(Flags::OFFER))
             && !conn.flags.has(Flags::PAUSED)
+            && (conn.flags.has(Flags::OFFER)
+                || conn.flags.has(Flags::READABLE) && !conn.flags.has(Flags::SHORT))
         {
             self.core.enqueue(id);
+        }
+    }
+
+    /// Gives those who wait for room what there is. If that is not enough for the first of them,
+    /// whoever has had the most patience of others ends.
+    pub(super) fn make_room(&mut self) {
+        self.core.serve_line();
+        for id in self.core.overdue() {
+            self.core.counters.input_overdue += 1;
+            self.call(|handler, io| handler.input_overdue(io, id));
+            self.core.end(id, CloseReason::InputOverdue);
+            self.settle();
         }
     }
 
@@ -79,11 +95,14 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let start = kept.len();
         self.hot[..start].copy_from_slice(&kept);
         self.core.pool.give(kept);
-        let got = self.read(id, start).unwrap_or(0);
+        let got = self.read(id, start, start).unwrap_or(0);
         let end = start + got;
         let Some(conn) = self.core.conns.get(id) else { return };
         let consumed =
             if got > 0 && end >= conn.want as usize { self.offer_hot(id, end) } else { 0 };
+        if consumed > 0 {
+            self.core.give_up_room(id);
+        }
         let rest = std::mem::take(&mut self.hot);
         self.keep(id, &rest[consumed..end]);
         self.hot = rest;
@@ -92,9 +111,10 @@ impl<H: Handler, D: Driver> Lane<H, D> {
 
     /// Much is kept already: add to it, and call the handler when it has what it wants.
     fn read_apart(&mut self, id: ConnId) {
-        let got = self.read(id, 0).unwrap_or(0);
+        let Some(conn) = self.core.conns.get(id) else { return };
+        let got = self.read(id, 0, conn.input.len()).unwrap_or(0);
         let Some(conn) = self.core.conns.get_mut(id) else { return };
-        conn.input.extend_from_slice(&self.hot[..got]);
+        append(conn, &self.hot[..got]);
         self.core.totals.input += got;
         if got > 0 && conn.input.len() >= conn.want as usize {
             self.offer_kept(id);
@@ -111,8 +131,12 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let mut io = LaneIo { core: &mut self.core };
         let consumed = self.handler.bytes(&mut io, id, &kept);
         assert!(consumed <= kept.len(), "{consumed} consumed of {}", kept.len());
+        if consumed > 0 {
+            self.core.give_up_room(id);
+        }
         if consumed == 0
             && let Some(conn) = self.core.conns.get_mut(id)
+            && conn.keeps_input()
         {
             self.core.totals.input += kept.len();
             conn.input = kept;
@@ -135,9 +159,11 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     }
 
     /// Reads once behind the first `start` bytes of the hot buffer, and notes what the end means.
-    fn read(&mut self, id: ConnId, start: usize) -> Option<usize> {
+    /// `kept`: how many bytes are kept of what lies before.
+    fn read(&mut self, id: ConnId, start: usize, kept: usize) -> Option<usize> {
         self.core.counters.reads += 1;
-        let read = self.driver.read(id, &mut self.hot[start..start + READ]);
+        let most = self.core.read_most(id, kept).min(READ);
+        let read = self.driver.read(id, &mut self.hot[start..start + most]);
         let conn = self.core.conns.get_mut(id)?;
         match read {
             Read::Blocked | Read::Ended if conn.flags.has(Flags::BROKEN) => {
@@ -166,6 +192,10 @@ impl<H: Handler, D: Driver> Lane<H, D> {
 
     fn keep(&mut self, id: ConnId, rest: &[u8]) {
         let Some(conn) = self.core.conns.get_mut(id).filter(|_| !rest.is_empty()) else { return };
+        if !conn.keeps_input() {
+            self.core.counters.dropped_input += rest.len() as u64;
+            return;
+        }
         assert!(conn.input.is_empty(), "kept input of {id} would be lost");
         let mut buffer = self.core.pool.take(rest.len());
         buffer.extend_from_slice(rest);
@@ -175,11 +205,13 @@ impl<H: Handler, D: Driver> Lane<H, D> {
 
     /// The handler has returned: bounds, the peer's end, and all that was asked for.
     fn after_input(&mut self, id: ConnId) {
+        self.core.charge(id);
+        self.core.seek_room(id);
         if let Some(conn) = self.core.conns.get_mut(id)
             && conn.phase == Phase::Open
         {
             let needed = conn.input.len().max(conn.want as usize);
-            if conn.flags.has(Flags::PAUSED) && conn.flags.has(Flags::BROKEN) {
+            if conn.flags.has(Flags::PAUSED | Flags::SHORT) && conn.flags.has(Flags::BROKEN) {
                 let why = conn.reason;
                 self.core.doom(id, why);
             } else if conn.flags.has(Flags::PAUSED) && !conn.input.is_empty() {
@@ -198,7 +230,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     /// A closed connection's input is read and thrown away: bytes left unread would turn its close
     /// into a reset, and the peer might lose the last output.
     fn discard(&mut self, id: ConnId) {
-        let got = self.read(id, 0).unwrap_or(0);
+        let got = self.read(id, 0, 0).unwrap_or(0);
         self.core.counters.dropped_input += got as u64;
         let Some(conn) = self.core.conns.get_mut(id) else { return };
         conn.discarded = conn.discarded.saturating_add(u32::try_from(got).unwrap_or(u32::MAX));
@@ -210,4 +242,16 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         }
         self.settle();
     }
+}
+
+/// Adds to kept input. Its buffer doubles, but to no more than the packet takes: what it has room
+/// for is what its connection is charged.
+fn append(conn: &mut Conn, bytes: &[u8]) {
+    let needed = conn.input.len() + bytes.len();
+    if needed > conn.input.capacity() {
+        let most = needed.max(conn.want as usize);
+        let wanted = needed.max(2 * conn.input.capacity()).min(most);
+        conn.input.reserve_exact(wanted - conn.input.len());
+    }
+    conn.input.extend_from_slice(bytes);
 }

@@ -142,6 +142,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.take_messages();
         self.take_transfers();
         self.fire_timers();
+        self.make_room();
         self.read_ready();
         let due = self.call(Handler::turn_end);
         self.flush_all();
@@ -160,7 +161,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         if busy || core.waker.is_notified() {
             return Rest::Now;
         }
-        let deadlines = [core.timers.next(), self.due, self.stop_at];
+        let deadlines = [core.timers.next(), self.due, self.stop_at, core.room.due()];
         match deadlines.into_iter().flatten().min() {
             None | Some(Millis::NEVER) => Rest::Forever,
             Some(due) if due <= core.now => Rest::Now,

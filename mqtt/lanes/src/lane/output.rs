@@ -197,6 +197,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let input = std::mem::take(&mut conn.input);
         self.core.counters.dropped_input += input.len() as u64;
         self.core.totals.input -= input.len();
+        self.core.leave_room(id, conn);
         self.core.pool.give(input);
     }
 }

@@ -66,6 +66,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let Some(mut conn) = self.core.conns.remove(id) else { return };
         self.core.timers.forget(id, &mut conn.timers);
         self.core.totals.input -= conn.input.len();
+        self.core.leave_room(id, &mut conn);
         self.core.totals.output -= conn.output.queued();
         self.core.totals.output_held -= conn.output.held();
         let taken = self.driver.take(id);
@@ -125,6 +126,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         conn.input = input;
         conn.output = output;
         let id = self.core.conns.insert(conn);
+        self.core.charge(id);
         let added = self.driver.add(id, socket);
         self.core.counters.adopted += 1;
         self.call(|handler, io| handler.adopted(io, id, &peer, carried));

@@ -1,0 +1,305 @@
+//! Room for input: who has begun a long packet has room for its end, or waits; short ones pass.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail loudly")]
+mod support;
+
+use std::time::Duration;
+
+use support::{Echo, Told, frame};
+use zzq_lanes::{
+    CloseReason, ConnId, Lane, LaneWaker, Limits, Millis,
+    driver::{
+        Rest,
+        mem::{MemDriver, MemPeer},
+    },
+    group,
+};
+
+const LONG: usize = 40_000;
+/// What a frame of that length takes.
+const BUFFER: usize = 2 + LONG;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What is kept of each connection that has no room.
+const EACH: usize = 8 << 10;
+/// For two of those frames and what is kept of some others, and not for a third.
+const TOTAL: usize = 2 * BUFFER + 4 * EACH;
+
+struct World {
+    lane: Lane<Echo, MemDriver>,
+    now: Millis,
+}
+
+impl World {
+    fn new(input_held: usize) -> Self {
+        let limits = Limits { input_held, input_patience: PATIENCE, ..Limits::default() };
+        let parts = group(&[LaneWaker::flag_only()], limits).remove(0);
+        Self { lane: Lane::new(parts, Echo::default(), MemDriver::default()), now: Millis(0) }
+    }
+
+    /// Turns until the lane would wait.
+    fn settle(&mut self) {
+        for _ in 0..100_000 {
+            self.lane.turn();
+            if self.lane.rest() != Rest::Now && !self.lane.driver().has_events() {
+                return;
+            }
+        }
+        panic!("the lane never comes to rest");
+    }
+
+    fn pass(&mut self, span: Duration) {
+        self.now = self.now + span;
+        self.lane.driver_mut().set_now(self.now);
+        self.settle();
+    }
+
+    fn connect(&mut self) -> MemPeer {
+        let peer = self.lane.driver_mut().connect();
+        self.settle();
+        peer
+    }
+
+    fn held(&mut self) -> usize {
+        self.lane.buffered().input_held
+    }
+
+    fn conn(&self, peer: usize) -> ConnId {
+        let accepted = self.lane.handler().told.iter().filter(|(_, told)| *told == Told::Accepted);
+        accepted.map(|(conn, _)| *conn).nth(peer).unwrap()
+    }
+
+    fn waits(&mut self, peer: usize) -> bool {
+        let conn = self.conn(peer);
+        self.lane.with_io(|_, io| io.waits_for_room(conn))
+    }
+
+    fn closed(&self) -> Vec<ConnId> {
+        let overdue = Told::Closed(CloseReason::InputOverdue);
+        let told = self.lane.handler().told.iter().filter(|(_, told)| *told == overdue);
+        told.map(|(conn, _)| *conn).collect()
+    }
+}
+
+/// The beginning of a long frame, and the rest.
+fn halves() -> (Vec<u8>, Vec<u8>) {
+    let mut all = frame(&vec![1; LONG]);
+    let rest = all.split_off(5000);
+    (all, rest)
+}
+
+#[test]
+fn a_long_packet_that_finds_no_room_waits_until_another_is_done() {
+    let mut world = World::new(TOTAL);
+    let peers: Vec<MemPeer> = (0..3).map(|_| world.connect()).collect();
+    let (begin, rest) = halves();
+    for peer in &peers {
+        peer.send(&begin);
+        world.settle();
+    }
+    assert_eq!([0, 1, 2].map(|peer| world.waits(peer)), [false, false, true]);
+    assert_eq!(world.lane.counters().input_waits, 1);
+    peers[2].send(&rest);
+    world.settle();
+    assert_eq!(peers[2].unread(), rest.len(), "it is not read");
+    assert!(world.held() <= TOTAL + EACH, "{}", world.held());
+    peers[0].send(&rest);
+    world.settle();
+    for peer in [0, 2] {
+        assert_eq!(peers[peer].receive(), frame(&vec![1; LONG]));
+    }
+    peers[1].send(&rest);
+    world.settle();
+    assert_eq!(peers[1].receive(), frame(&vec![1; LONG]));
+    assert_eq!(world.held(), 0);
+    assert_eq!(world.lane.rest(), Rest::Forever);
+}
+
+#[test]
+fn those_who_wait_are_served_in_their_order_and_nobody_passes_them() {
+    let mut world = World::new(TOTAL);
+    let peers: Vec<MemPeer> = (0..5).map(|_| world.connect()).collect();
+    let (begin, rest) = halves();
+    for peer in &peers[..4] {
+        peer.send(&begin);
+        world.settle();
+    }
+    // It would fit now, and stands behind the others all the same.
+    let short = frame(&vec![2; 5000]);
+    peers[4].send(&short[..2000]);
+    world.settle();
+    assert_eq!([2, 3, 4].map(|peer| world.waits(peer)), [true; 3]);
+    for (done, peer) in peers[..4].iter().enumerate() {
+        peer.send(&rest);
+        world.settle();
+        let waits = [2, 3].map(|peer| world.waits(peer));
+        assert_eq!(waits, [0, 1].map(|before| before > done), "behind {done}");
+    }
+    assert!(!world.waits(4));
+    peers[4].send(&short[2000..]);
+    world.settle();
+    assert_eq!(peers[4].receive(), short);
+}
+
+#[test]
+fn short_packets_pass_while_there_is_no_room() {
+    let mut world = World::new(100);
+    let owner = world.connect();
+    let (begin, rest) = halves();
+    owner.send(&begin);
+    world.settle();
+    let others: Vec<MemPeer> = (0..50).map(|_| world.connect()).collect();
+    for other in &others {
+        other.send(&frame(&vec![3; 4094])[..3000]);
+    }
+    world.settle();
+    assert!(world.held() <= BUFFER + others.len() * EACH, "{}", world.held());
+    for other in &others {
+        other.send(&frame(&vec![3; 4094])[3000..]);
+        other.send(&frame(b"x").repeat(10_000));
+    }
+    world.settle();
+    for other in &others {
+        let wanted = [frame(&vec![3; 4094]), frame(b"x").repeat(10_000)].concat();
+        assert!(other.receive() == wanted);
+    }
+    owner.send(&rest);
+    world.settle();
+    assert_eq!(owner.receive(), frame(&vec![1; LONG]));
+}
+
+#[test]
+fn one_packet_has_room_however_little_there_is() {
+    let mut world = World::new(1);
+    let peers: Vec<MemPeer> = (0..20).map(|_| world.connect()).collect();
+    for peer in &peers {
+        for chunk in frame(&vec![4; 60_000]).chunks(1000) {
+            peer.send(chunk);
+        }
+    }
+    world.settle();
+    for peer in &peers {
+        assert_eq!(peer.receive(), frame(&vec![4; 60_000]));
+    }
+    assert_eq!((world.held(), world.lane.counters().input_overdue), (0, 0));
+}
+
+#[test]
+fn who_keeps_room_for_too_long_ends_once_others_wait_and_no_more_than_they_need() {
+    let mut world = World::new(TOTAL);
+    let peers: Vec<MemPeer> = (0..3).map(|_| world.connect()).collect();
+    let (begin, rest) = halves();
+    peers[0].send(&begin);
+    world.settle();
+    world.pass(Duration::from_secs(1));
+    peers[1].send(&begin);
+    world.settle();
+    world.pass(10 * PATIENCE);
+    assert_eq!(world.closed(), [], "nobody waits");
+    peers[2].send(&begin);
+    peers[2].send(&rest);
+    world.settle();
+    assert_eq!(world.closed(), [world.conn(0)], "the first, and no other");
+    assert_eq!(peers[2].receive(), frame(&vec![1; LONG]));
+    peers[1].send(&rest);
+    world.settle();
+    assert_eq!(peers[1].receive(), frame(&vec![1; LONG]));
+    assert_eq!(world.lane.counters().input_overdue, 1);
+}
+
+#[test]
+fn who_waits_is_served_when_the_patience_of_others_ends() {
+    let mut world = World::new(1);
+    let (stalled, waits) = (world.connect(), world.connect());
+    let (begin, rest) = halves();
+    stalled.send(&begin);
+    world.settle();
+    waits.send(&begin);
+    waits.send(&rest);
+    world.settle();
+    world.pass(PATIENCE.saturating_sub(Duration::from_millis(1)));
+    assert!(world.waits(1) && world.closed().is_empty());
+    assert_eq!(world.lane.rest(), Rest::Until(Millis(30_000)));
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.closed(), [world.conn(0)]);
+    assert_eq!(waits.receive(), frame(&vec![1; LONG]));
+}
+
+#[test]
+fn patience_ends_with_each_that_stalls() {
+    let mut world = World::new(1);
+    let peers: Vec<MemPeer> = (0..4).map(|_| world.connect()).collect();
+    let (begin, rest) = halves();
+    for peer in &peers {
+        peer.send(&begin);
+        world.settle();
+    }
+    peers[3].send(&rest);
+    for stalled in 0..3 {
+        world.settle();
+        world.pass(PATIENCE + Duration::from_secs(1));
+        assert_eq!(world.closed().len(), stalled + 1);
+    }
+    assert_eq!(peers[3].receive(), frame(&vec![1; LONG]));
+}
+
+#[test]
+fn room_is_given_back_by_whoever_leaves_or_is_paused_and_done() {
+    let mut world = World::new(1);
+    let peers: Vec<MemPeer> = (0..4).map(|_| world.connect()).collect();
+    let (begin, rest) = halves();
+    for peer in &peers {
+        peer.send(&begin);
+        world.settle();
+    }
+    assert_eq!([1, 2, 3].map(|peer| world.waits(peer)), [true; 3]);
+    // One that stands in line, and the one that has room.
+    peers[1].reset();
+    peers[0].reset();
+    world.settle();
+    assert_eq!([2, 3].map(|peer| world.waits(peer)), [false, true]);
+    peers[2].send(&rest);
+    peers[3].send(&rest);
+    world.settle();
+    assert_eq!(peers[3].receive(), frame(&vec![1; LONG]));
+    assert_eq!((world.held(), world.lane.buffered().input), (0, 0));
+}
+
+#[test]
+fn what_waits_whole_for_its_handler_counts() {
+    let mut world = World::new(TOTAL);
+    world.lane.handler_mut().pause_after = Some(0);
+    let paused: Vec<MemPeer> = (0..10).map(|_| world.connect()).collect();
+    for peer in &paused {
+        peer.send(&frame(&vec![5; LONG]));
+        peer.send(&frame(&vec![5; LONG]));
+    }
+    world.settle();
+    // One read brings more than there is room for.
+    assert!(world.held() <= TOTAL + (64 << 10) + 10 * EACH, "{}", world.held());
+    world.lane.handler_mut().pause_after = None;
+    for _ in 0..paused.len() {
+        let conns: Vec<ConnId> = (0..paused.len()).map(|peer| world.conn(peer)).collect();
+        world.lane.with_io(|_, io| conns.iter().for_each(|conn| io.resume(*conn)));
+        world.settle();
+    }
+    for peer in &paused {
+        assert_eq!(peer.receive(), frame(&vec![5; LONG]).repeat(2));
+    }
+    assert_eq!(world.held(), 0);
+}
+
+/// Its buffer grows to what its packet takes, not to twice that.
+#[test]
+fn a_connection_is_charged_what_its_packet_takes() {
+    let mut world = World::new(1 << 20);
+    let peer = world.connect();
+    let all = frame(&vec![6; 65_535]);
+    for chunk in all[..65_000].chunks(900) {
+        peer.send(chunk);
+        world.settle();
+        assert!(world.held() <= all.len(), "{}", world.held());
+    }
+    peer.send(&all[65_000..]);
+    world.settle();
+    assert_eq!(peer.receive(), all);
+    assert_eq!(world.held(), 0);
+}
