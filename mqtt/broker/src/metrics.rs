@@ -101,6 +101,12 @@ counters! {
     silent_connects,
     /// Connections closed because nothing came within their keep alive.
     silent_clients,
+    /// Connections closed because they kept room for a packet that others waited for.
+    overdue_inputs,
+    /// Memory of packets that have come in part, or wait to be handled.
+    input_bytes,
+    /// Times that a connection was not read because there was no room for its packet.
+    input_waits,
     /// Connections closed for a fault of the peer.
     peer_faults,
     /// Of these for a packet that is too large.

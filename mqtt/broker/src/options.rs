@@ -154,6 +154,12 @@ pub enum DiskBackend {
 pub struct Limits {
     /// Largest packet accepted, in bytes with its header.
     pub max_packet_size: u32,
+    /// The same of CONNECT, and of AUTH before CONNACK: what somebody may send who is not let in.
+    pub max_connect_size: u32,
+    /// Memory of all packets that have come in part, and of those that wait to be handled; each
+    /// lane has an equal share. Above it whoever has begun a packet of more than 4 KiB is not read
+    /// until there is room for it.
+    pub max_input_bytes_total: usize,
     /// Connections at once, through all endpoints together.
     pub max_connections: usize,
     /// Of these from one address, or one /64 of IPv6; as many as all unless it is less.
@@ -256,6 +262,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_packet_size: 2 << 20,
+            max_connect_size: 512 << 10,
+            max_input_bytes_total: 256 << 20,
             max_connections: 16_384,
             max_connections_each: usize::MAX,
             receive_maximum: 4096,

@@ -76,6 +76,11 @@ impl Shared {
         self.options.limits.max_output_bytes_total / self.metrics.len()
     }
 
+    /// Input that may wait on one lane.
+    pub(crate) fn input_bytes(&self) -> usize {
+        self.options.limits.max_input_bytes_total / self.metrics.len()
+    }
+
     /// What one lane may hold for full queues.
     pub(crate) fn held_bytes(&self) -> usize {
         self.options.limits.max_held_bytes_total / self.metrics.len()

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use zzq_codec::{ConnAck, Connect, Disconnect, Encoder, Will};
+use zzq_codec::{ConnAck, Connect, Disconnect, Encoder, Limits as PacketLimits, Will};
 use zzq_engine::record::{Connect as ConnectRecord, WillMessage};
 use zzq_engine::{Record, SessionNumber, Shard};
 use zzq_lanes::{ConnId, LaneIndex};
@@ -281,6 +281,7 @@ impl<D: Disk> Shell<D> {
         let limits = self.shared.options.limits;
         let Some(link) = self.links.get_mut(conn) else { return };
         link.decoder.connected(connect.version);
+        link.decoder.set_limits(PacketLimits { max_packet: limits.max_packet_size });
         link.encoder = encoder;
         link.client = client.into();
         link.session = Some(session);

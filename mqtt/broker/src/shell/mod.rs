@@ -20,6 +20,7 @@ mod follow;
 mod full;
 mod held;
 mod hold;
+mod input_room;
 mod journal;
 mod leave;
 mod link;
@@ -196,6 +197,7 @@ pub(crate) struct Shell<D: Disk> {
     full: Full,
     refused_filters_told: Seldom,
     denied_told: Seldom,
+    short_of_room_told: Seldom,
     /// Connections that wait for a full queue.
     holding: Holding,
     /// Sessions that are down and whose record of it found no room.
@@ -307,6 +309,7 @@ impl<D: Disk> Shell<D> {
             full: Full::default(),
             refused_filters_told: Seldom::default(),
             denied_told: Seldom::default(),
+            short_of_room_told: Seldom::default(),
             holding: Holding::default(),
             farewells: Vec::new(),
             pending: BTreeMap::new(),
@@ -347,10 +350,11 @@ impl<D: Disk> Shell<D> {
         }
     }
 
-    /// Reads a client from its CONNECT on.
+    /// Reads a client from its CONNECT on, until it is let in.
     fn decoder(&self) -> Decoder {
-        let limits = PacketLimits { max_packet: self.shared.options.limits.max_packet_size };
-        Decoder::of_clients(limits).with_bridges()
+        let limits = &self.shared.options.limits;
+        let max_packet = limits.max_connect_size.min(limits.max_packet_size);
+        Decoder::of_clients(PacketLimits { max_packet }).with_bridges()
     }
 
     /// The bit of this lane in masks.
@@ -414,6 +418,7 @@ impl<D: Disk> Handler for Shell<D> {
     fn started(&mut self, io: &mut Io<'_, D>) {
         self.tick();
         io.limit_output(self.shared.output_bytes());
+        io.limit_input(self.shared.input_bytes());
         self.sys.due = io.now();
         // The record of this start is there: it ends what was up before, nothing that comes now.
         self.follow(io);
@@ -449,6 +454,11 @@ impl<D: Disk> Handler for Shell<D> {
         if !leaves {
             io.close(conn, zzq_lanes::Close::AfterFlush);
         }
+    }
+
+    fn input_overdue(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        self.tick_once(io);
+        self.overdue(io, conn);
     }
 
     fn drained(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
@@ -604,6 +614,7 @@ impl<D: Disk> Shell<D> {
         self.counts.queued_bytes = self.state.queued_bytes();
         self.counts.held_answers = self.gate.len() as u64;
         self.counts.held_bytes = self.held_bytes() as u64;
+        self.tell_short_of_room(io);
         // Each lane knows all of them: one tells.
         let tells = self.lane.0 == 0;
         let told = |count: usize| if tells { count as u64 } else { 0 };

@@ -4,7 +4,7 @@ use zzq_codec::{
     Ack, AckKind, AckRun, Answer as LastWord, ConnAck, Connect, DecodeError, Decoder, Disconnect,
     Encoder, Fault, Packet, Publish,
 };
-use zzq_lanes::{Close, ConnId};
+use zzq_lanes::{Close, ConnId, Millis};
 use zzq_types::{Properties, ReasonCode};
 use zzq_wal::disk::Disk;
 
@@ -13,6 +13,7 @@ use super::packet_out::{write_acks, write_packet};
 use super::why::reason_string;
 use super::{Flow, Io, SILENCE, Shell};
 use crate::hooks::Event;
+use crate::options::Limits;
 use crate::planted;
 
 impl<D: Disk> Shell<D> {
@@ -192,7 +193,7 @@ impl<D: Disk> Shell<D> {
     fn fault(&mut self, io: &mut Io<'_, D>, conn: ConnId, error: &DecodeError) {
         self.counts.fault(error.reason_code());
         let Some(link) = self.links.get(conn) else { return };
-        let why = fault_in_words(error);
+        let why = fault_in_words(error, link.phase, &self.shared.options.limits);
         tracing::info!(peer = %link.peer, client = %link.client, why, "connection closed");
         let mut answer = error.answer();
         //= MQTT5-3.14.0-1
@@ -331,11 +332,18 @@ impl<D: Disk> Shell<D> {
     //= MQTT5-3.1.2-22
     pub(super) fn silent(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         let Some(link) = self.links.get(conn) else { return };
+        let wait = self.shared.options.limits.connect_timeout;
+        // From when its packet was given the room that it waited for, it has all of its time.
+        let due = io.waited_for_room(conn).map_or(Millis(0), |since| since + wait);
         match link.phase {
-            Phase::New | Phase::Authenticating | Phase::Up if link.parked => {
+            Phase::New | Phase::Authenticating | Phase::Up
+                if link.parked || io.waits_for_room(conn) =>
+            {
                 // What the client says waits for us: its silence is ours.
-                let wait = self.shared.options.limits.connect_timeout;
                 io.set_timer(conn, SILENCE, io.now() + wait);
+            }
+            Phase::New | Phase::Authenticating if due > io.now() => {
+                io.set_timer(conn, SILENCE, due);
             }
             Phase::New | Phase::Authenticating => {
                 self.counts.silent_connects += 1;
@@ -346,7 +354,8 @@ impl<D: Disk> Shell<D> {
                 io.close(conn, Close::Now);
             }
             Phase::Opening | Phase::Up if link.silence_ms > 0 => {
-                let due = link.heard + std::time::Duration::from_millis(link.silence_ms);
+                let heard = link.heard(io, conn);
+                let due = heard + std::time::Duration::from_millis(link.silence_ms);
                 if due > io.now() || link.phase == Phase::Opening {
                     let next = due.max(io.now() + std::time::Duration::from_millis(1));
                     io.set_timer(conn, SILENCE, next);
@@ -385,9 +394,13 @@ impl<D: Disk> Shell<D> {
 }
 
 /// What is wrong with bytes, and the setting behind it.
-fn fault_in_words(error: &DecodeError) -> String {
+fn fault_in_words(error: &DecodeError, phase: Phase, limits: &Limits) -> String {
+    let is_in = !matches!(phase, Phase::New | Phase::Authenticating);
     match error.fault() {
-        Fault::TooLarge { .. } => format!("{error}: --max-packet-size"),
+        Fault::TooLarge { .. } if is_in || limits.max_packet_size <= limits.max_connect_size => {
+            format!("{error}: --max-packet-size")
+        }
+        Fault::TooLarge { .. } => format!("{error}: --max-connect-size"),
         Fault::Malformed(_) | Fault::Violation(_) | Fault::Refused(_) => error.to_string(),
     }
 }

@@ -12,6 +12,7 @@ mod harness;
 mod held;
 mod history;
 mod images;
+mod input;
 mod order;
 mod random;
 mod restart;

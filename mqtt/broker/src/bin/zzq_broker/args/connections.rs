@@ -13,6 +13,17 @@ pub(crate) struct ConnectionFlags {
     #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = parse_size)]
     pub(crate) max_packet_size: u64,
 
+    /// Largest CONNECT accepted, and AUTH before CONNACK: what is kept of somebody who is not let
+    /// in yet.
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = parse_size)]
+    pub(crate) max_connect_size: u64,
+
+    /// Memory of packets that have come in part, or wait to be handled, of all connections
+    /// together, above which whoever has begun one of more than 4 KiB is not read until there is
+    /// room for it, so that all have at most this and 8 KiB for each; each lane has an equal share.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
+    pub(crate) max_input_total: u64,
+
     /// Connections at once, through all endpoints together; further ones are closed as they come.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_connections)]
     pub(crate) max_connections: usize,

@@ -45,6 +45,18 @@ impl Args {
                 64,
                 268_435_460,
             )?,
+            max_connect_size: bounded(
+                "--max-connect-size",
+                connections.max_connect_size,
+                64,
+                268_435_460,
+            )?,
+            max_input_bytes_total: bounded(
+                "--max-input-total",
+                connections.max_input_total,
+                1,
+                1 << 40,
+            )?,
             max_connections: connections.max_connections,
             max_connections_each: connections.max_connections_each.unwrap_or(usize::MAX),
             receive_maximum: connections.receive_maximum,

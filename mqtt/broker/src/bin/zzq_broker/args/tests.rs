@@ -51,6 +51,8 @@ const CHANGES: &[Change] = &[
     ("--tcp-keep-alive=9s", |o| o.limits.tcp_keep_alive = Duration::from_secs(9)),
     ("--max-session-expiry=1d", |o| o.limits.max_session_expiry = 86_400),
     ("--connect-timeout=2s", |o| o.limits.connect_timeout = Duration::from_secs(2)),
+    ("--max-connect-size=1KiB", |o| o.limits.max_connect_size = 1024),
+    ("--max-input-total=5MiB", |o| o.limits.max_input_bytes_total = 5 << 20),
     ("--max-output=32KiB", |o| o.limits.max_output_bytes = 32 << 10),
     ("--max-output-total=3MiB", |o| o.limits.max_output_bytes_total = 3 << 20),
     ("--max-subscriptions=10", |o| o.limits.max_subscriptions = 10),

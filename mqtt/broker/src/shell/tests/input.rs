@@ -1,0 +1,105 @@
+//! Packets that wait for room: who keeps it from others ends, and who waits is not taken for
+//! silent.
+
+use zzq_codec::{Connect, Delivery, Encoder, Packet, Publish};
+use zzq_types::{PacketId, ProtocolVersion, TopicName};
+
+use super::harness::*;
+use crate::metrics;
+
+const LONG: usize = 20_000;
+
+fn long(version: ProtocolVersion) -> Vec<u8> {
+    let payload = vec![b'.'; LONG];
+    let delivery = Delivery::AtLeastOnce(PacketId::new(1).unwrap());
+    let publish = Publish::new(TopicName::new("t").unwrap(), delivery, &payload);
+    let mut bytes = Vec::new();
+    Encoder::new(version).encode(&Packet::Publish(publish), &mut bytes).unwrap();
+    bytes
+}
+
+fn long_connect(version: ProtocolVersion) -> Vec<u8> {
+    let password = vec![b'.'; LONG];
+    let hello = Connect { password: Some(&password), ..Connect::new(version, "comes") };
+    let hello = Connect { user_name: Some("u"), ..hello };
+    let mut bytes = Vec::new();
+    Encoder::new(version).encode(&Packet::Connect(hello), &mut bytes).unwrap();
+    bytes
+}
+
+/// Room for one packet, which somebody keeps.
+fn kept(version: ProtocolVersion) -> (World, Client, Vec<u8>) {
+    let mut setup = Setup::new(version);
+    setup.options.limits.max_input_bytes_total = 1;
+    let mut world = setup.start();
+    let mut keeps = world.guest("keeps");
+    let all = long(version);
+    keeps.send_bytes(&all[..5000]);
+    world.settle();
+    (world, keeps, all)
+}
+
+#[test]
+fn who_keeps_room_that_others_wait_for_is_told_and_ended() {
+    for version in VERSIONS {
+        let (mut world, mut keeps, all) = kept(version);
+        world.pass(100_000);
+        assert_eq!(keeps.got(), [""; 0], "nobody waits");
+        let mut waits = world.guest("waits");
+        waits.send_bytes(&all[..5000]);
+        waits.send_bytes(&all[5000..]);
+        world.settle();
+        let told: &[&str] = if version.is_v5() { &["DISCONNECT", "closed"] } else { &["closed"] };
+        assert_eq!(keeps.got(), told);
+        assert_eq!(waits.got(), ["PUBACK 1"]);
+        assert_eq!(metrics::total(&world.shell(0).shared.metrics).overdue_inputs, 1);
+    }
+}
+
+#[test]
+fn who_waits_for_room_is_not_taken_for_silent() {
+    //= MQTT311-3.1.2-24
+    //= MQTT5-3.1.2-22
+    for version in VERSIONS {
+        let (mut world, mut keeps, all) = kept(version);
+        let mut waits = world.open();
+        waits.send(&Packet::Connect(Connect { keep_alive: 4, ..Connect::new(version, "waits") }));
+        world.settle();
+        assert_eq!(waits.got(), ["CONNACK"]);
+        let (mut comes, connect) = (world.open(), long_connect(version));
+        waits.send_bytes(&all[..5000]);
+        world.settle();
+        comes.send_bytes(&connect[..5000]);
+        // Three times its keep alive, and twice the time for a CONNECT.
+        world.pass(20_500);
+        assert_eq!((waits.got(), comes.got()), (vec![], vec![]), "{version:?}");
+        keeps.send_bytes(&all[5000..]);
+        world.settle();
+        assert_eq!(keeps.got(), ["PUBACK 1"]);
+        // From then on it has as long as anybody.
+        world.pass(5_900);
+        assert_eq!(waits.got(), [""; 0]);
+        world.pass(200);
+        assert!(waits.is_ended(), "and silence is still noticed");
+        comes.send_bytes(&connect[5000..]);
+        world.settle();
+        assert_eq!(comes.got(), ["CONNACK"]);
+    }
+}
+
+#[test]
+fn a_connect_has_all_of_its_time_from_when_it_was_given_room() {
+    for version in VERSIONS {
+        let (mut world, mut keeps, all) = kept(version);
+        let (mut comes, connect) = (world.open(), long_connect(version));
+        comes.send_bytes(&connect[..5000]);
+        world.settle();
+        world.pass(9_900);
+        keeps.send_bytes(&all[5000..]);
+        world.settle();
+        world.pass(9_900);
+        comes.send_bytes(&connect[5000..]);
+        world.settle();
+        assert_eq!(comes.got(), ["CONNACK"]);
+    }
+}
