@@ -105,6 +105,8 @@ counters! {
     overdue_inputs,
     /// Memory of packets that have come in part, or wait to be handled.
     input_bytes,
+    /// Memory of topic aliases, those that clients have defined and those that they were given.
+    alias_bytes,
     /// Times that a connection was not read because there was no room for its packet.
     input_waits,
     /// Connections closed for a fault of the peer.

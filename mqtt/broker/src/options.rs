@@ -171,6 +171,8 @@ pub struct Limits {
     /// Topic aliases of one connection: those that a client may define, and at most so many that it
     /// is given if it takes some.
     pub topic_alias_maximum: u16,
+    /// Memory of topic aliases of all connections, both ways.
+    pub max_alias_bytes_total: usize,
     /// Longest keep alive; a client that asks for more, or for none, is told this. MQTT 3 cannot be
     /// told, and is not bound. Zero: no bound.
     pub max_keep_alive: u16,
@@ -269,6 +271,7 @@ impl Default for Limits {
             receive_maximum: 4096,
             max_inflight: 1024,
             topic_alias_maximum: 64,
+            max_alias_bytes_total: 256 << 20,
             max_keep_alive: 0,
             tcp_keep_alive: Duration::from_mins(10),
             max_session_expiry: u32::MAX,

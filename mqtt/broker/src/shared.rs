@@ -12,7 +12,7 @@ use crate::metrics::{Counts, ImageMetrics, LaneMetrics, total};
 use crate::options::BrokerOptions;
 use crate::retained_order::RetainedOrder;
 use crate::retained_room::RetainedRoom;
-use crate::shell::{Arrivals, RETAINED};
+use crate::shell::{AliasRoom, Arrivals, RETAINED};
 
 /// Shared by all lanes of one broker.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) images: ImageMetrics,
     /// Where it is bounded.
     pub(crate) retained_room: Option<RetainedRoom>,
+    /// Of topic aliases.
+    pub(crate) alias_room: Arc<AliasRoom>,
     /// Used without a log.
     pub(crate) retained_order: RetainedOrder,
     /// Of messages between lanes.
@@ -48,6 +50,7 @@ impl Shared {
         assert!((1..=64).contains(&lanes), "{lanes} lanes");
         Self {
             retained_room: RetainedRoom::new(&options.limits),
+            alias_room: AliasRoom::new(options.limits.max_alias_bytes_total),
             retained_order: RetainedOrder::new(lanes, RETAINED),
             arrivals: Arrivals::new(lanes),
             options,

@@ -105,6 +105,7 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         ("connections/timeouts/input", counts.overdue_inputs),
         ("connections/input/bytes", counts.input_bytes),
         ("connections/input/waits", counts.input_waits),
+        ("connections/aliases/bytes", counts.alias_bytes),
         ("connections/faults", counts.peer_faults),
         ("connections/faults/too-large", counts.faults_size),
         ("connections/faults/receive-maximum", counts.faults_inbound),

@@ -149,6 +149,57 @@ fn more_publishes_under_way_than_receive_maximum_are_answered_and_counted() {
     });
 }
 
+/// Publishes with a topic of a hundred bytes that begins with `name`, and this alias for it.
+fn define(client: &mut Client, name: &str, alias: u8) {
+    let publish = Publish::new(&format!("{name:-<100}"), "x");
+    client.publish(&publish.properties(&format!("23 00 {alias:02X}")));
+}
+
+#[test]
+fn aliases_of_all_connections_take_so_much_and_who_goes_is_told_why() {
+    with_flags(&["--max-aliases-total", "300", "--lanes", "2"], |broker| {
+        let mut watcher = watcher(broker);
+        let mut client = Client::connect(broker, V5, "a");
+        for alias in [1, 2, 1, 2] {
+            define(&mut client, &format!("t{alias}"), alias);
+        }
+        client.ping();
+        counted(&mut watcher, &[("connections/aliases/bytes", "296")]);
+        let mut other = Client::connect(broker, V5, "b");
+        define(&mut other, "other", 1);
+        other.expect_end(&[0x97]);
+        assert!(broker.log().contains("--max-aliases-total"));
+        client.disconnect();
+        counted(&mut watcher, &[("connections/aliases/bytes", "0")]);
+        let mut late = Client::connect(broker, V5, "late");
+        define(&mut late, "late", 1);
+        late.ping();
+    });
+}
+
+#[test]
+fn clients_are_given_no_aliases_that_there_is_no_room_for() {
+    //= MQTT5-3.3.2-11
+    with_flags(&["--max-aliases-total", "300"], |broker| {
+        let (mut client, _) = Connect::new(V5, "a").properties("22 00 09").open(broker);
+        client.subscribe("#", 0);
+        let mut publisher = Client::connect(broker, V4, "publisher");
+        let mut given = |name: &str| {
+            let topic = format!("{name:-<100}");
+            publisher.say(&topic, "x", 0);
+            let message = client.expect_message();
+            (message.topic.clone(), message.number(0x23))
+        };
+        let topics = ["one", "two", "three"].map(|name| format!("{name:-<100}"));
+        assert_eq!(given("one"), (topics[0].clone(), Some(1)));
+        assert_eq!(given("two"), (topics[1].clone(), Some(2)));
+        for _ in 0..2 {
+            assert_eq!(given("three"), (topics[2].clone(), None));
+        }
+        assert_eq!(given("one"), (String::new(), Some(1)));
+    });
+}
+
 #[test]
 fn aliases_go_as_far_as_the_flag_says_in_both_directions() {
     let alias = |n: u8| format!("23 00 {n:02X}");

@@ -294,7 +294,7 @@ impl<D: Disk> Shell<D> {
         link.silence_ms = u64::from(terms.keep_alive) * 1500;
         link.rates = Rates::new(&limits, link.heard).map(Box::new);
         link.client_hash = zzq_engine::key_hash(client.as_bytes());
-        link.given = Given::new(terms.aliases);
+        link.given = Given::new(terms.aliases, &self.shared.alias_room);
         link.inbound_most =
             if connect.version.is_v5() { u32::from(limits.receive_maximum) } else { u32::MAX };
         link.window = terms.window;

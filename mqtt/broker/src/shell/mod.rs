@@ -69,6 +69,7 @@ use zzq_types::{Lsn, PropertiesBuf, ReasonCode};
 use zzq_wal::LogClock;
 use zzq_wal::disk::Disk;
 
+pub(crate) use self::alias::AliasRoom;
 pub(crate) use self::direct::Arrivals;
 pub(crate) use self::due::HeldWill;
 pub(crate) use self::journal::{Journal, RETAINED, Seat};
@@ -620,6 +621,7 @@ impl<D: Disk> Shell<D> {
         let told = |count: usize| if tells { count as u64 } else { 0 };
         self.counts.subscriptions = told(self.index.subscriptions());
         self.counts.shared_subscriptions = told(self.index.shared_subscriptions());
+        self.counts.alias_bytes = told(self.shared.alias_room.taken());
         self.tell_dropped();
         self.shared.metrics[self.lane.index()].publish(&self.counts);
     }

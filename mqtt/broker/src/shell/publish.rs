@@ -1,5 +1,7 @@
 //! PUBLISH from a client: the rules, the decision, the hand-over.
 
+use std::sync::Arc;
+
 use zzq_codec::{AckKind, Delivery, Publish};
 use zzq_engine::record::Publish as PublishRecord;
 use zzq_engine::{DecisionBuf, Publication, Record, Routed, SessionFlags, SessionNumber};
@@ -20,6 +22,7 @@ use super::{Flow, Io, Shell};
 use crate::hooks::{NoAnswer, Permit, Publishing};
 use crate::options::{Limits, LogPolicy, QueueFull};
 use crate::planted::{self, Bug};
+use crate::shared::Shared;
 
 /// A message as it is to be routed and recorded.
 #[derive(Clone, Copy, Debug)]
@@ -96,20 +99,20 @@ impl<D: Disk> Shell<D> {
         topic: &mut String,
         forwarded: &mut PropertiesBuf,
     ) -> Flow {
-        let most = self.shared.options.limits.topic_alias_maximum;
+        let shared = &self.shared;
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let refusable = link.is_v5();
         let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };
         let client_hash = link.client_hash;
         let name = match (publish.topic, publish.topic_alias()) {
             (Some(name), None) => name,
-            (Some(name), Some(alias)) => match aliases(link, most).define(alias.get(), name) {
+            (Some(name), Some(alias)) => match aliases(link, shared).define(alias.get(), name) {
                 Ok(()) => name,
                 Err(reason) => return self.refuse_alias(io, conn, reason),
             },
             (None, alias) => {
                 topic.clear();
-                match aliases(link, most).resolve(alias.map_or(0, core::num::NonZero::get)) {
+                match aliases(link, shared).resolve(alias.map_or(0, core::num::NonZero::get)) {
                     Ok(text) => topic.push_str(text),
                     Err(reason) => return self.refuse_alias(io, conn, reason),
                 }
@@ -244,6 +247,10 @@ impl<D: Disk> Shell<D> {
             let most = self.shared.options.limits.topic_alias_maximum;
             let why = format!("topic aliases are at most {most}: --max-topic-aliases");
             return self.refuse(io, conn, reason, &why);
+        }
+        if reason == ReasonCode::QuotaExceeded {
+            self.dismiss(io, conn, reason, "no room for topic aliases: --max-aliases-total");
+            return Flow::End;
         }
         self.refuse(io, conn, reason, "a topic alias that it has not defined")
     }
@@ -565,9 +572,11 @@ fn forward<'a>(from: Properties<'a>, out: &'a mut PropertiesBuf) -> Properties<'
     out.as_properties()
 }
 
-/// The aliases that a client has defined, `most` at most.
-fn aliases(link: &mut Link, most: u16) -> &mut Aliases {
-    link.aliases.get_or_insert_with(|| Box::new(Aliases::new(most)))
+/// The aliases that a client has defined.
+fn aliases<'a>(link: &'a mut Link, shared: &Shared) -> &'a mut Aliases {
+    let most = shared.options.limits.topic_alias_maximum;
+    let new = || Box::new(Aliases::new(most, Arc::clone(&shared.alias_room)));
+    link.aliases.get_or_insert_with(new)
 }
 
 #[cfg(test)]

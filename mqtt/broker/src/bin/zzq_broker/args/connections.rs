@@ -47,6 +47,11 @@ pub(crate) struct ConnectionFlags {
     #[arg(long, value_name = "N", default_value_t = Limits::default().topic_alias_maximum)]
     pub(crate) max_topic_aliases: u16,
 
+    /// Memory of the topics that aliases of all connections stand for, above which who defines
+    /// another is disconnected, and clients are given no more.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
+    pub(crate) max_aliases_total: u64,
+
     /// Longest keep alive in seconds; 0 leaves it to the client. Clients of MQTT 5 are told. Those
     /// of MQTT 3 cannot be told, and are held to what they have chosen, which may be none.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]

@@ -62,6 +62,12 @@ impl Args {
             receive_maximum: connections.receive_maximum,
             max_inflight: connections.max_inflight,
             topic_alias_maximum: connections.max_topic_aliases,
+            max_alias_bytes_total: bounded(
+                "--max-aliases-total",
+                connections.max_aliases_total,
+                0,
+                1 << 40,
+            )?,
             max_keep_alive: connections.max_keep_alive,
             tcp_keep_alive: connections.tcp_keep_alive()?,
             max_session_expiry: u32::try_from(seconds).unwrap_or(u32::MAX),

@@ -53,6 +53,7 @@ const CHANGES: &[Change] = &[
     ("--connect-timeout=2s", |o| o.limits.connect_timeout = Duration::from_secs(2)),
     ("--max-connect-size=1KiB", |o| o.limits.max_connect_size = 1024),
     ("--max-input-total=5MiB", |o| o.limits.max_input_bytes_total = 5 << 20),
+    ("--max-aliases-total=6MiB", |o| o.limits.max_alias_bytes_total = 6 << 20),
     ("--max-output=32KiB", |o| o.limits.max_output_bytes = 32 << 10),
     ("--max-output-total=3MiB", |o| o.limits.max_output_bytes_total = 3 << 20),
     ("--max-subscriptions=10", |o| o.limits.max_subscriptions = 10),
