@@ -210,6 +210,8 @@ counters! {
     commits_timed,
     /// Milliseconds that they took, from the turn that handed over the first of their records.
     commit_ms,
+    /// The same in microseconds, by the clock of the disk.
+    commit_us,
 }
 
 /// The numbers of one lane, as others see them.

@@ -71,6 +71,8 @@ pub(crate) struct Recent {
     pub(crate) group_records: f64,
     /// Milliseconds from hand-over to commit, on average.
     pub(crate) commit_ms: f64,
+    /// The same in microseconds.
+    pub(crate) commit_us: f64,
     /// Microseconds from the submission of a write to its end, on average, and at most.
     pub(crate) write_us: f64,
     pub(crate) write_longest_us: u64,
@@ -184,9 +186,10 @@ fn store_topics(counts: &Counts, store: &StoreStatus, visit: &mut dyn FnMut(&str
     for (name, value) in numbers {
         visit(&format!("$SYS/broker/store/{name}"), &value.to_string());
     }
-    let Recent { group_records, commit_ms, write_us, write_longest_us } = store.recent;
+    let Recent { group_records, commit_ms, commit_us, write_us, write_longest_us } = store.recent;
     visit("$SYS/broker/store/groups/records", &format!("{group_records:.2}"));
     visit("$SYS/broker/store/commit/milliseconds", &format!("{commit_ms:.2}"));
+    visit("$SYS/broker/store/commit/microseconds", &format!("{commit_us:.0}"));
     visit("$SYS/broker/store/fsync/microseconds", &format!("{write_us:.0}"));
     let longest = write_longest_us.to_string();
     visit("$SYS/broker/store/fsync/microseconds/maximum", &longest);
@@ -207,8 +210,13 @@ mod tests {
     #[test]
     fn all_topics_are_names_below_sys_and_stand_once() {
         let images = ImageCounts { oldest_ms: 1, age_s: Some(5), ..ImageCounts::default() };
-        let recent =
-            Recent { group_records: 2.5, commit_ms: 0.25, write_us: 180.4, write_longest_us: 1900 };
+        let recent = Recent {
+            group_records: 2.5,
+            commit_ms: 0.25,
+            commit_us: 260.6,
+            write_us: 180.4,
+            write_longest_us: 1900,
+        };
         let store = StoreStatus {
             durable: 7,
             appended: 9,
@@ -242,6 +250,7 @@ mod tests {
             ("segments/count", "3"),
             ("groups/records", "2.50"),
             ("commit/milliseconds", "0.25"),
+            ("commit/microseconds", "261"),
             ("fsync/microseconds", "180"),
             ("fsync/microseconds/maximum", "1900"),
             ("snapshot/age", "5 seconds"),

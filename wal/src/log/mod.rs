@@ -211,6 +211,11 @@ impl<D: Disk> Log<D> {
         self.shared.gauge.free()
     }
 
+    /// Microseconds by the clock of the disk, as [`Log::write_times`] has them.
+    pub fn now_us(&self) -> u64 {
+        self.shared.disk.now_us()
+    }
+
     /// How long the writes of groups have taken. One asks, now and then: the longest is the longest
     /// since the last call.
     pub fn write_times(&self) -> WriteTimes {

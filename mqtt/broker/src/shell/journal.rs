@@ -213,6 +213,11 @@ impl<D: Disk> Journal<D> {
         self.log.as_ref().map_or_else(WriteTimes::default, |seat| seat.log.write_times())
     }
 
+    /// Microseconds by the clock of the disk; no time at all on one without.
+    pub(super) fn now_us(&self) -> u64 {
+        self.log.as_ref().map_or(0, |seat| seat.log.now_us())
+    }
+
     /// How many segments the log has.
     pub(super) fn segments(&self) -> u64 {
         self.log.as_ref().map_or(0, |seat| seat.log.segments().len() as u64)

@@ -96,7 +96,7 @@ use self::questions::Questions;
 use self::rates::Throttled;
 use self::replay::Replaying;
 use self::retained::{Granting, Query, SubAcks};
-use self::sys_topics::Renewal;
+use self::sys_topics::{Renewal, Timed};
 use self::told::Told;
 use self::wire::Wire;
 use self::writes::Writes;
@@ -215,8 +215,7 @@ pub(crate) struct Shell<D: Disk> {
     pub(crate) followed: Lsn,
     applied: Handed,
     committed: Handed,
-    /// A commit that is timed, and since when.
-    timed: Option<(Handed, Millis)>,
+    timed: Option<Timed>,
     gathered: Gathered,
     sets: RangeSetsBuf,
     /// Deliveries that wait for a commit.

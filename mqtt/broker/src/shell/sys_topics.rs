@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use zzq_engine::Publication;
+use zzq_engine::{Handed, Publication};
 use zzq_lanes::Millis;
 use zzq_types::{Properties, QoS, TopicName};
 use zzq_wal::WriteTimes;
@@ -15,6 +15,16 @@ use super::{Io, Shell};
 use crate::load::Loads;
 use crate::metrics::Counts;
 use crate::sys::{self, Recent, STORE_STATE, Status, StoreState, StoreStatus};
+
+/// A commit that is timed.
+#[derive(Debug)]
+pub(super) struct Timed {
+    handed: Handed,
+    /// The turn that handed over its records.
+    since: Millis,
+    /// The end of that turn, by the clock of the disk.
+    since_us: u64,
+}
 
 /// When the values are renewed, and what is remembered from one time to the next.
 #[derive(Debug, Default)]
@@ -45,6 +55,10 @@ impl Renewal {
                 counts.commit_ms - before.commit_ms,
                 counts.commits_timed - before.commits_timed,
             ),
+            commit_us: mean(
+                counts.commit_us - before.commit_us,
+                counts.commits_timed - before.commits_timed,
+            ),
             write_us: mean(
                 writes.total_us - writes_before.total_us,
                 writes.writes - writes_before.writes,
@@ -57,16 +71,17 @@ impl Renewal {
 impl<D: Disk> Shell<D> {
     /// Notes how long commits take: of one at a time, whose records this turn has handed over.
     pub(super) fn time_commits(&mut self, now: Millis) {
-        if let Some((_, since)) =
-            self.timed.take_if(|(handed, _)| self.journal.is_committed(*handed))
-        {
+        if let Some(timed) = self.timed.take_if(|timed| self.journal.is_committed(timed.handed)) {
             self.counts.commits_timed += 1;
-            let ms = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+            let ms = u64::try_from(now.since(timed.since).as_millis()).unwrap_or(u64::MAX);
             self.counts.commit_ms = self.counts.commit_ms.saturating_add(ms);
+            let us = self.journal.now_us().saturating_sub(timed.since_us);
+            self.counts.commit_us = self.counts.commit_us.saturating_add(us);
         }
         let handed = self.journal.handed();
         if self.timed.is_none() && !self.journal.is_committed(handed) {
-            self.timed = Some((handed, now));
+            let since_us = self.journal.now_us();
+            self.timed = Some(Timed { handed, since: now, since_us });
         }
     }
 

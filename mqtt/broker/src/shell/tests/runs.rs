@@ -163,7 +163,7 @@ fn answer_to(line: &str) -> Option<(AckKind, u16)> {
 
 /// Records and groups are fewer where packets go together.
 fn without_the_log(counts: &Counts) -> Counts {
-    Counts { records: 0, groups: 0, commits_timed: 0, commit_ms: 0, ..*counts }
+    Counts { records: 0, groups: 0, commits_timed: 0, commit_ms: 0, commit_us: 0, ..*counts }
 }
 
 /// One order for what comes of two kinds to one client: messages and answers cross each other.
