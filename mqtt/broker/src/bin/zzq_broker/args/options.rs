@@ -76,7 +76,7 @@ impl Args {
             max_output_bytes_total: bounded(
                 "--max-output-total",
                 connections.max_output_total,
-                0,
+                1,
                 1 << 40,
             )?,
             max_subscriptions: queues.max_subscriptions,
@@ -116,7 +116,8 @@ impl Args {
 }
 
 fn bounded<T: TryFrom<u64>>(flag: &str, value: u64, least: u64, most: u64) -> Result<T, String> {
-    let out_of_range = || format!("{flag} must be between {least} and {most} bytes, not {value}");
+    let out_of_range =
+        || format!("{flag} must be at least {least} and at most {most} bytes, not {value}");
     if !(least..=most).contains(&value) {
         return Err(out_of_range());
     }

@@ -182,8 +182,11 @@ fn a_keep_alive_that_the_system_does_not_take_is_refused() {
 
 #[test]
 fn sizes_out_of_range_name_their_flag() {
-    let error = parse(&["--segment-size=1KiB"]).options().unwrap_err();
-    assert!(error.contains("--segment-size"), "{error}");
+    // A total of nothing is no word for one without a bound.
+    for flag in ["--segment-size=1KiB", "--max-output-total=0", "--max-input-total=0"] {
+        let error = parse(&[flag]).options().unwrap_err();
+        assert!(error.contains(name(flag)) && error.contains("at least"), "{error}");
+    }
 }
 
 #[test]
