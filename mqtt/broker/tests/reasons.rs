@@ -267,6 +267,8 @@ fn reasons_never_make_a_packet_larger_than_its_client_takes() {
     let broker = Broker::start(false, &small());
     let disconnect = (0xE0, vec![0x36, 0]);
     let (mut with, mut without) = (0, 0);
+    // What CONNACK of this broker has to say beside its reason.
+    let least = 5 + 3 + 5 + 2;
     for most in (6..100).step_by(3) {
         let properties = format!("27 00 00 00 {most:02X}");
         let mut check = |answer: &[u8], first| {
@@ -275,12 +277,14 @@ fn reasons_never_make_a_packet_larger_than_its_client_takes() {
             assert!(said(answer).0 >= 0x80, "{answer:02X?}");
             if said(answer).1.is_some() { with += 1 } else { without += 1 }
         };
-        let (mut client, _) = Connect::new(V5, "a").properties(&properties).open(&broker);
-        for (first, sent) in refusals().into_iter().chain([disconnect.clone()]) {
-            client.send(&sent);
-            check(&client.expect_packet(), first);
+        if most >= least {
+            let (mut client, _) = Connect::new(V5, "a").properties(&properties).open(&broker);
+            for (first, sent) in refusals().into_iter().chain([disconnect.clone()]) {
+                client.send(&sent);
+                check(&client.expect_packet(), first);
+            }
+            client.expect_close();
         }
-        client.expect_close();
         let mut client = Client::open(&broker, V5);
         let long = Connect::new(V5, &"a".repeat(24)).properties(&properties);
         client.send(&long.encode());

@@ -63,14 +63,14 @@ fn a_file_that_says_nothing_names_its_line() {
 fn clients_are_sent_on_when_it_stops() {
     //= MQTT5-3.14.4-2
     for (flag, told) in [("--redirect-to", 0x9C), ("--moved-to", 0x9D)] {
-        let mut broker = Broker::start(false, &[flag, "b:1883"]);
+        let mut broker = Broker::start(false, &[flag, "b:18830"]);
         let mut client = Client::connect(&broker, Version::V5, "c");
         // One that takes nothing so long is told the reason alone.
-        let small = Connect::new(Version::V5, "small").properties("27 00 00 00 08");
+        let small = Connect::new(Version::V5, "small").properties("27 00 00 00 0D");
         let (mut small, _) = small.open(&broker);
         let mut old = Client::connect(&broker, Version::V4, "old");
         assert_eq!(broker.stop().code(), Some(0));
-        client.expect_hex(&format!("E0 0B {told:02X} 09 1C 00 06 62 3A 31 38 38 33"));
+        client.expect_hex(&format!("E0 0C {told:02X} 0A 1C 00 07 62 3A 31 38 38 33 30"));
         client.expect_close();
         small.expect_end(&[told]);
         old.expect_close();

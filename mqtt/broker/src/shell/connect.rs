@@ -5,15 +5,16 @@
 
 use std::borrow::Cow;
 
-use zzq_codec::{ConnAck, Connect, Disconnect, Encoder, Limits as PacketLimits, Will};
+use zzq_codec::{Connect, Disconnect, Encoder, Limits as PacketLimits, Will};
 use zzq_engine::record::{Connect as ConnectRecord, WillMessage};
 use zzq_engine::{Record, SessionNumber, Shard};
 use zzq_lanes::{ConnId, LaneIndex};
-use zzq_types::{PropertiesBuf, Property, PropertyId, ProtocolVersion, QoS, ReasonCode};
+use zzq_types::{PropertiesBuf, Property, ProtocolVersion, ReasonCode};
 use zzq_wal::disk::Disk;
 
 use super::alias::Given;
 use super::answers::Answer;
+use super::connack::conn_ack;
 use super::journal::How;
 use super::link::{Out, Phase};
 use super::notes::Carried;
@@ -31,15 +32,15 @@ const LEAST_PACKET: u32 = 5;
 
 /// What a CONNECT asks for, as far as it is granted.
 #[derive(Clone, Copy, Debug)]
-struct Terms {
-    expiry_s: u32,
+pub(super) struct Terms {
+    pub(super) expiry_s: u32,
     window: u16,
-    keep_alive: u16,
+    pub(super) keep_alive: u16,
     /// Topic aliases that the client may be given.
     aliases: u16,
     /// Named in CONNACK because they differ from what was asked for.
-    tell_expiry: bool,
-    tell_keep_alive: bool,
+    pub(super) tell_expiry: bool,
+    pub(super) tell_keep_alive: bool,
 }
 
 impl<D: Disk> Shell<D> {
@@ -166,6 +167,15 @@ impl<D: Disk> Shell<D> {
             return self.park(io, conn);
         }
         let terms = Terms::grant(connect, &self.shared.options.limits);
+        let encoder = Encoder::for_client(connect);
+        let Some(told) = self.told_at_connect(conn, connect, encoder, terms, client) else {
+            let (reason, why) = (
+                ReasonCode::PacketTooLarge,
+                "what CONNACK has to say is longer \
+                than its Maximum Packet Size",
+            );
+            return self.refuse_connect(io, conn, connect, reason, why);
+        };
         let known = self.state.session_of(client);
         let known = known
             .map(|session| (session.number(), session.is_volatile(), session.will().is_some()));
@@ -229,9 +239,8 @@ impl<D: Disk> Shell<D> {
             }
             self.opening.insert(client.into(), conn);
         }
-        let encoder = Encoder::for_client(connect);
         self.agree(conn, connect, encoder, client, session, record_logged, terms);
-        let ack = self.conn_ack(conn, connect, encoder, terms, client, present);
+        let ack = conn_ack(encoder, present, told.as_properties());
         if let Some(link) = self.links.get_mut(conn) {
             link.phase = Phase::Opening;
             link.staged.get_or_insert_default().conn_ack = ack;
@@ -358,97 +367,6 @@ impl<D: Disk> Shell<D> {
         }
     }
 
-    //= MQTT311-3.2.2-1
-    //= MQTT311-3.2.2-2
-    //= MQTT311-3.2.2-3
-    //= MQTT5-3.1.2-28
-    //= MQTT5-3.2.2-1
-    //= MQTT5-3.2.2-2
-    //= MQTT5-3.2.2-3
-    //= MQTT5-3.2.2-8
-    fn conn_ack(
-        &self,
-        conn: ConnId,
-        connect: &Connect<'_>,
-        encoder: Encoder,
-        terms: Terms,
-        client: &str,
-        present: bool,
-    ) -> Vec<u8> {
-        let mut properties = PropertiesBuf::new();
-        let limits = &self.shared.options.limits;
-        let mut say = |property: Property<'_>| {
-            let pushed = properties.push(property);
-            assert!(pushed.is_ok(), "a client identifier fits a string");
-        };
-        if connect.version.is_v5() {
-            if terms.tell_expiry {
-                say(Property::SessionExpiry(terms.expiry_s));
-            }
-            if limits.receive_maximum < u16::MAX {
-                say(Property::ReceiveMaximum(limits.receive_maximum));
-            }
-            say(Property::MaximumPacketSize(limits.max_packet_size));
-            if connect.client_id.is_empty() {
-                say(Property::AssignedClientId(client));
-            }
-            if limits.topic_alias_maximum > 0 {
-                say(Property::TopicAliasMaximum(limits.topic_alias_maximum));
-            }
-            //= MQTT5-3.2.2-9
-            if limits.max_qos < QoS::ExactlyOnce {
-                say(Property::MaximumQoS(limits.max_qos.bits()));
-            }
-            if !limits.retain {
-                say(Property::RetainAvailable(0));
-            }
-            if !limits.wildcards {
-                say(Property::WildcardAvailable(0));
-            }
-            if !limits.shared_subscriptions {
-                say(Property::SharedAvailable(0));
-            }
-            if let Some(told) = self.response_information(connect, client) {
-                say(Property::ResponseInfo(&told));
-            }
-            if terms.tell_keep_alive {
-                //= MQTT5-3.2.2-21
-                say(Property::ServerKeepAlive(terms.keep_alive));
-            }
-        }
-        let mut bytes = Vec::new();
-        // The client's own limit may be too small for what we say: it gets what must be said then.
-        //= MQTT5-4.12.0-5
-        //= MQTT5-4.12.0-6
-        let mut outcome = PropertiesBuf::new();
-        if let Some(exchanging) = self.links.get(conn).and_then(|link| link.exchanging.as_ref()) {
-            exchanging.put_last_word(&mut outcome);
-            outcome
-                .as_properties()
-                .iter_encoded()
-                .for_each(|(_, one)| properties.push_encoded(one));
-        }
-        for block in [properties.as_properties(), outcome.as_properties()] {
-            let ack = ConnAck::accepted(present, block);
-            if encoder.conn_ack(&ack, &mut bytes).is_ok() {
-                break;
-            }
-        }
-        bytes
-    }
-
-    /// Where a client may expect responses, if it asks. One whose identifier fits no topic is not
-    /// told.
-    fn response_information(&self, connect: &Connect<'_>, client: &str) -> Option<String> {
-        let wanted = connect.properties.find(PropertyId::RequestResponseInfo);
-        let pattern = self.shared.options.response_information.as_ref()?;
-        let told = pattern.replace("%c", client);
-        let is_told = wanted == Some(Property::RequestResponseInfo(1))
-            && u16::try_from(told.len()).is_ok()
-            && (!client.contains(['+', '#']) || told == *pattern);
-        is_told.then_some(told)
-    }
-
     /// How a session stands as other lanes route to it.
     pub(super) fn announce_flags(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
         let (flags, since) = (self.flags_of(session), self.since(session));
@@ -546,6 +464,8 @@ fn will_message<'a>(will: Will<'a>, forwarded: &'a mut PropertiesBuf) -> WillMes
 
 #[cfg(test)]
 mod tests {
+    use zzq_types::QoS;
+
     use super::*;
 
     fn terms(connect: &Connect<'_>, change: impl Fn(&mut Limits)) -> Terms {

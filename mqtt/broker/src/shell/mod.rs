@@ -11,6 +11,7 @@ mod admit;
 mod alias;
 mod answers;
 mod changes;
+mod connack;
 mod connect;
 mod direct;
 mod due;
