@@ -43,10 +43,11 @@ impl Folded {
         }
     }
 
-    /// The newest image on `disk` is the fold up to the record that it covers. One that does not
-    /// cover what was followed is of another moment.
+    /// The newest image on `disk` is the fold up to the record that it covers. False: it does not
+    /// cover what was followed, and is of another moment, of which nothing is said.
     #[track_caller]
-    pub(super) fn compare(&self, disk: &SimDisk, log: &Log<SimDisk>) {
+    #[must_use]
+    pub(super) fn compare(&self, disk: &SimDisk, log: &Log<SimDisk>) -> bool {
         // A copy, which has no faults to come.
         let copy = disk.restart();
         let identity = log.facts().identity;
@@ -56,7 +57,7 @@ impl Folded {
         assert!(verdicts.is_empty(), "{verdicts:?}");
         let image = images.newest().expect("an image");
         if image.heading().lsn.get() != self.0.applied().get() {
-            return;
+            return false;
         }
         let mut loader = Loader::new(Shard::WHOLE);
         let mut entries = image.entries(|_| true, at_full_speed());
@@ -67,5 +68,6 @@ impl Folded {
         let state = loader.finish().unwrap();
         let sections = |state: &State| Sections::of(state, Select::All);
         assert!(sections(&state) == sections(&self.0), "{} is not of the log", image.name());
+        true
     }
 }

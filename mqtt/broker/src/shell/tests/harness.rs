@@ -84,6 +84,8 @@ pub(super) struct World {
     broker: Stepped<SimDisk, TestClock>,
     clock: TestClock,
     folded: Folded,
+    /// Images that were compared with it, of this broker.
+    compared: usize,
     accepting: usize,
 }
 
@@ -97,7 +99,7 @@ impl World {
         let broker = Stepped::start(disk.clone(), options, clock.clone(), &mut wait).unwrap();
         let wakers = broker.wakers();
         disk.on_completion(move |_| wakers.iter().for_each(LaneWaker::wake));
-        let mut world = Self { disk, setup, broker, clock, folded, accepting: 0 };
+        let mut world = Self { disk, setup, broker, clock, folded, compared: 0, accepting: 0 };
         world.pass(0);
         world
     }
@@ -182,7 +184,9 @@ impl World {
     /// Makes an image of what is committed.
     #[track_caller]
     pub(super) fn image(&mut self) {
+        let before = self.compared;
         assert!(self.try_image().unwrap(), "nothing has happened since the last");
+        assert_eq!(self.compared, before + 1, "the image is of another moment than the fold");
     }
 
     /// The same; `amid` is called whenever a piece of that work is done, and is given what
@@ -193,7 +197,9 @@ impl World {
         self.follow();
         let made = self.broker.image_amid(&mut |broker| amid(&mut || settle(broker)));
         assert!(made.unwrap().is_some(), "nothing has happened since the last");
+        let before = self.compared;
         self.compare();
+        assert_eq!(self.compared, before + 1, "the image is of another moment than the fold");
     }
 
     /// Folds what an image to come will cover, for the log may be let go behind it.
@@ -205,11 +211,11 @@ impl World {
 
     /// What images hold is what the log says.
     #[track_caller]
-    fn compare(&self) {
+    fn compare(&mut self) {
         if let Some(log) = self.broker.log()
             && !self.disk.is_off()
         {
-            self.folded.compare(&self.disk, log);
+            self.compared += usize::from(self.folded.compare(&self.disk, log));
         }
     }
 
