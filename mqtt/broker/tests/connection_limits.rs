@@ -291,16 +291,21 @@ fn what_is_held_for_full_queues_is_bounded_for_all_clients_together() {
         away.subscribe("t", 1);
         away.disconnect();
         let mut publishers = ["a", "b"].map(|id| Client::connect(broker, V4, id));
-        for publisher in &mut publishers {
-            // Those that come before it is known that the queue is full are taken.
-            for id in 1..=40 {
+        let mut publish = |id| {
+            for publisher in &mut publishers {
                 publisher.publish(&Publish::new("t", vec![b'x'; 1000]).qos(1, id));
             }
-        }
+        };
         let mut watcher = watcher(broker);
         watcher.subscribe("$SYS/broker/publish/bytes/held", 0);
         let mut held = || watcher.expect_message().payload_text().parse::<u64>().unwrap();
-        while held() < TOTAL - 1100 {}
+        // Those that come before it is known that the queue is full are taken.
+        let mut id = 0;
+        while held() < TOTAL - 1100 {
+            id += 1;
+            publish(id);
+        }
+        (id + 1..=id + 40).for_each(&mut publish);
         for _ in 0..10 {
             let held = held();
             assert!(held <= TOTAL, "{held} bytes are held");
