@@ -124,7 +124,9 @@ fn each_leader_is_called_for_its_own_writes() {
     uring.submit(write(&file, 1, 2, Some(&theirs))).unwrap();
     uring.submit(write(&file, 2, 3, None)).unwrap();
     assert!(event::wait(&mine, LONG).unwrap() && event::wait(&theirs, LONG).unwrap());
-    assert_eq!((event::drain(&mine), event::drain(&theirs)), (1, 1));
+    // Once more each where a write came back before its submission was looked at.
+    let rung = [event::drain(&mine), event::drain(&theirs)];
+    assert!(rung.iter().all(|count| (1..=2).contains(count)), "{rung:?}");
     let mut completions = Vec::new();
     while completions.len() < 3 {
         uring.reap(&mut completions);
