@@ -152,12 +152,7 @@ impl Broker {
             true
         };
         let lanes = context
-            .spawn(|seat| {
-                if opened.is_none() {
-                    seat.waits_for_peers();
-                }
-                seeds.next(seat.waker(), &mut wait).map(Shell::new)
-            })
+            .spawn(|seat| seeds.next(seat.waker(), &mut wait).map(Shell::new))
             .map_err(StartError::Lanes)?;
         let mut store = None;
         if let Some((Opened { log, mut images, lock, .. }, helper)) = opened.zip(helper) {

@@ -16,7 +16,7 @@ use rustix::{
     net::sockopt::set_socket_linger,
 };
 use wire::{Told, Wire, assert_echo, pattern, server};
-use zzq_lanes::{BindError, BindOptions, BusyPoll, CloseReason, Context, LaneIndex, Seat};
+use zzq_lanes::{BindError, BindOptions, CloseReason, Context, LaneIndex};
 
 #[test]
 fn two_hundred_connections_are_served_on_two_lanes() {
@@ -174,22 +174,6 @@ fn wakes_and_signals_from_outside_reach_a_sleeping_lane() {
         // As the kernel does when a write to disk completes.
         rustix::io::write(waker.eventfd().unwrap(), &1u64.to_ne_bytes()).unwrap();
         assert_eq!(hear(), Told::Woken);
-    }
-}
-
-#[test]
-fn who_waits_for_peers_alone_weighs_unless_told_for_how_long_to_look() {
-    let told = BusyPoll::For(Duration::from_micros(5));
-    for (asked, becomes) in [(BusyPoll::Adaptive, BusyPoll::Weighed), (told, told)] {
-        let context = Context::builder().lanes(1).busy_poll(asked).build();
-        let mut seen = None;
-        let factory = |seat: &mut Seat| {
-            seat.waits_for_peers();
-            seen = Some(seat.busy_poll());
-            Ok(Wire::new(channel().0))
-        };
-        context.spawn(factory).unwrap();
-        assert_eq!(seen, Some(becomes));
     }
 }
 

@@ -99,7 +99,6 @@ pub struct Seat {
     lane: LaneIndex,
     wakers: Vec<LaneWaker>,
     watches: Vec<(WatchId, OwnedFd)>,
-    busy_poll: BusyPoll,
 }
 
 impl Seat {
@@ -129,17 +128,6 @@ impl Seat {
         let id = u32::try_from(self.watches.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         self.watches.push((WatchId(id), fd.try_clone_to_owned()?));
         Ok(WatchId(id))
-    }
-
-    /// What ends the waits of this lane comes from peers alone: no disk answers it. So
-    /// [`BusyPoll::Adaptive`] becomes [`BusyPoll::Weighed`].
-    pub fn waits_for_peers(&mut self) {
-        self.busy_poll = self.busy_poll.for_peers();
-    }
-
-    /// Whether the lane will poll before it blocks.
-    pub fn busy_poll(&self) -> BusyPoll {
-        self.busy_poll
     }
 }
 
@@ -184,10 +172,10 @@ impl Context {
         for parts in group::<H, ChosenDriver>(&wakers, options.limits) {
             let lane = parts.lane();
             let watches = Vec::new();
-            let mut seat = Seat { lane, wakers: wakers.clone(), watches, busy_poll };
+            let mut seat = Seat { lane, wakers: wakers.clone(), watches };
             let handler = factory(&mut seat)?;
             let waker = &wakers[lane.index()];
-            let driver = ChosenDriver::new(kind, waker, seat.watches, seat.busy_poll)?;
+            let driver = ChosenDriver::new(kind, waker, seat.watches, busy_poll)?;
             seated.push((parts.sender.clone(), Lane::new(parts, handler, driver)));
         }
         let lanes = Lanes::start(seated, wakers, options.pin, kind)?;

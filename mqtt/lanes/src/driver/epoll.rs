@@ -171,9 +171,7 @@ impl Driver for EpollDriver {
             if !self.look(waker, since, events) {
                 self.block(rest, waker, now, events);
             }
-            if self.spin.is_learning() {
-                self.spin.waited(since);
-            }
+            self.spin.waited(since);
         }
         let now = self.now();
         self.doors.accept(now, events);

@@ -1,19 +1,33 @@
-//! Whether looking for work takes less processor time than sleeping until it comes.
+//! For how long to look for work before sleeping, found out by trying.
 //!
-//! Where peers alone are waited for, neither is always right. Who sleeps is woken for each batch,
-//! and has its peers sleep as well; who looks burns what the peers would use. Which of the two is
-//! dearer depends on the machine, on the load and on who else runs there. So both are tried now and
-//! then for a moment, one after the other, and the one that took less processor time for a byte
-//! received is kept until the next trial.
+//! Who sleeps has to be woken for each batch, and lets its peers go to sleep as well; who looks
+//! burns what the peers, or the disk's threads, would use. Which of them is better depends on the
+//! machine (what a wake-up costs differs a hundredfold between virtual machines), on the load and on
+//! who else runs there. So the way that is kept is compared now and then with one of the others,
+//! for a moment each, by what was received in the time and by the processor time that it took.
 //!
-//! Owns: the trials and their verdict. Does not know: sockets, or how long one looks.
+//! Owns: the trials and their verdict. Does not know: sockets, or how one looks.
 
 use std::time::Duration;
 
-/// Length of one half of a trial.
+/// The ways: not at all, for longer than a peer takes that was woken first, and for longer than a
+/// disk takes.
+const WAYS: [Duration; 3] =
+    [Duration::ZERO, Duration::from_micros(100), Duration::from_micros(400)];
+/// Length of one half of a trial,
 const HALF: Duration = Duration::from_millis(10);
-/// From the end of one trial to the next.
-const REST: Duration = Duration::from_millis(480);
+/// and longer until there were this many waits,
+const HALF_WAITS: u32 = 50;
+/// but no longer than this.
+const HALF_MOST: Duration = Duration::from_millis(50);
+/// From the end of a trial to the next: after a change, and most. A verdict that stands doubles it.
+const REST: Duration = Duration::from_millis(60);
+const REST_MOST: Duration = Duration::from_secs(1);
+/// Where a wait is longer in the mean, nothing is worth trying: it is an idle lane.
+const WORTH: Duration = Duration::from_millis(2);
+/// Looks that found nothing, less three times those that did, after which one stops looking at
+/// once: the load has gone.
+const VAIN: u8 = 12;
 
 /// What a lane has used and done since its start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,71 +39,95 @@ pub(super) struct Spent {
     pub(super) bytes: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// The verdict is followed.
+    /// What is kept is followed.
     Rests,
-    First,
-    Second,
+    /// So it is here. What is done already is tried first: the other way has its effects to its end.
+    Kept,
+    /// What is kept cost this much; the other one is followed.
+    Other(Spent),
 }
 
 #[derive(Debug)]
 pub(super) struct Weigh {
     phase: Phase,
-    ends: Duration,
     began: Spent,
-    /// What the first half of the trial cost.
-    first: Spent,
-    looks: bool,
-    /// The verdict.
-    pays: bool,
+    /// Since then.
+    waits: u32,
+    vain: u8,
+    /// Of [`WAYS`].
+    kept: usize,
+    other: usize,
+    rest: Duration,
 }
 
 impl Weigh {
     pub(super) fn new() -> Self {
         let began = Spent::default();
-        Self { phase: Phase::Rests, ends: REST, began, first: began, looks: false, pays: false }
+        Self { phase: Phase::Rests, began, waits: 0, vain: 0, kept: 0, other: 1, rest: REST }
     }
 
-    /// Whether to look now.
-    pub(super) fn looks(&self) -> bool {
-        self.looks
+    /// How long to look before the next sleep.
+    pub(super) fn budget(&self) -> Duration {
+        let way = if matches!(self.phase, Phase::Other(_)) { self.other } else { self.kept };
+        WAYS[way]
+    }
+
+    /// A wait, looking included, was this long.
+    pub(super) fn waited(&mut self, wait: Duration) {
+        self.waits = self.waits.saturating_add(1);
+        let budget = self.budget();
+        let is_vain = !budget.is_zero() && wait >= budget;
+        self.vain = if is_vain { self.vain + 1 } else { self.vain.saturating_sub(3) };
     }
 
     /// Whether [`turn`](Self::turn) has something to do at this time.
     pub(super) fn is_due(&self, time: Duration) -> bool {
-        time >= self.ends
+        let lasts = time.saturating_sub(self.began.time);
+        let is_over = match self.phase {
+            Phase::Rests => lasts >= self.rest,
+            _ => lasts >= HALF && (self.waits >= HALF_WAITS || lasts >= HALF_MOST),
+        };
+        is_over || self.is_in_vain()
     }
 
-    /// The phase is over. `worth` says whether a trial may begin at all.
-    pub(super) fn turn(&mut self, now: Spent, worth: bool) {
-        let (phase, length) = match self.phase {
-            Phase::Rests if worth => (Phase::First, HALF),
+    fn is_in_vain(&self) -> bool {
+        self.vain >= VAIN
+    }
+
+    /// The phase is over.
+    pub(super) fn turn(&mut self, now: Spent) {
+        let spent = now.since(self.began);
+        self.phase = match self.phase {
+            Phase::Other(kept) => {
+                let changes = !self.is_in_vain() && spent.is_better_than(kept);
+                self.decide(if changes { self.other } else { self.kept });
+                Phase::Rests
+            }
+            _ if self.is_in_vain() => {
+                self.decide(0);
+                Phase::Rests
+            }
+            Phase::Kept => Phase::Other(spent),
+            Phase::Rests if spent.time <= WORTH * self.waits => Phase::Kept,
             Phase::Rests => {
-                self.pays = false;
-                (Phase::Rests, REST)
-            }
-            Phase::First => {
-                self.first = now.since(self.began);
-                (Phase::Second, HALF)
-            }
-            Phase::Second => {
-                self.pays = self.judge(now.since(self.began));
-                (Phase::Rests, REST)
+                self.decide(0);
+                self.rest = REST;
+                Phase::Rests
             }
         };
-        // What is done already is tried first: the other way has its effects to its end.
-        self.looks = self.pays != (phase == Phase::Second);
-        (self.phase, self.ends, self.began) = (phase, now.time + length, now);
+        (self.began, self.waits, self.vain) = (now, 0, 0);
     }
 
-    /// The other way must be cheaper by a twentieth: each change costs the peers something.
-    fn judge(&self, second: Spent) -> bool {
-        let cost = |of: Spent, by: Spent| of.cpu.as_nanos() * u128::from(by.bytes);
-        let (kept, other) = (cost(self.first, second), cost(second, self.first));
-        let is_known = self.first.bytes > 0 && second.bytes > 0;
-        let changes = is_known && other * 20 < kept * 19;
-        self.pays != changes
+    fn decide(&mut self, way: usize) {
+        self.rest = if way == self.kept { (self.rest * 2).min(REST_MOST) } else { REST };
+        self.kept = way;
+        let after = |other: usize| (other + 1) % WAYS.len();
+        self.other = after(self.other);
+        if self.other == self.kept {
+            self.other = after(self.other);
+        }
     }
 }
 
@@ -101,98 +139,170 @@ impl Spent {
             bytes: self.bytes.saturating_sub(before.bytes),
         }
     }
+
+    /// Better is who receives more in the same time with the same processor time for a byte, or
+    /// takes less of that for as much: twice the rate is worth twice the processor time for each.
+    /// Better by a tenth, as each change costs the peers something.
+    fn is_better_than(self, other: Self) -> bool {
+        let cost = |of: Self, by: Self| {
+            let product = of.time.as_micros() * of.cpu.as_micros();
+            product.saturating_mul(u128::from(by.bytes).saturating_mul(u128::from(by.bytes)))
+        };
+        let is_known = self.bytes > 0 && other.bytes > 0;
+        is_known && cost(self, other).saturating_mul(10) < cost(other, self).saturating_mul(9)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A lane whose receiving costs so many microseconds of processor time a kilobyte.
+    /// What one way gives, in one millisecond.
+    #[derive(Clone, Copy)]
+    struct Gives {
+        cpu_us: u64,
+        bytes: u64,
+    }
+
+    /// A lane that waits ten times a millisecond, whatever it does.
     struct Lane {
         weigh: Weigh,
         spent: Spent,
-        looking: u32,
-        sleeping: u32,
-        received: u64,
+        ways: [Gives; WAYS.len()],
+        wait: Duration,
+        /// Time in each way.
+        went: [Duration; WAYS.len()],
+    }
+
+    /// Paced load: the same is received in any case.
+    fn paced(cpu_us: [u64; WAYS.len()]) -> Lane {
+        lane(cpu_us.map(|cpu_us| Gives { cpu_us, bytes: 1000 }))
+    }
+
+    fn lane(ways: [Gives; WAYS.len()]) -> Lane {
+        let wait = Duration::from_micros(50);
+        Lane {
+            weigh: Weigh::new(),
+            spent: Spent::default(),
+            ways,
+            wait,
+            went: [Duration::ZERO; WAYS.len()],
+        }
     }
 
     impl Lane {
-        fn new(looking: u32, sleeping: u32) -> Self {
-            let weigh = Weigh::new();
-            Self { weigh, spent: Spent::default(), looking, sleeping, received: 1000 }
-        }
-
-        /// So long, with all that is waited for within a short time. Answers how much of it the
-        /// lane has looked.
-        fn run(&mut self, time: Duration, worth: bool) -> Duration {
-            let step = Duration::from_millis(1);
+        fn run(&mut self, time: Duration) {
+            let step = Duration::from_micros(100);
+            self.went = [Duration::ZERO; WAYS.len()];
             let until = self.spent.time + time;
-            let mut looked = Duration::ZERO;
             while self.spent.time < until {
-                let cost = if self.weigh.looks() { self.looking } else { self.sleeping };
-                looked += if self.weigh.looks() { step } else { Duration::ZERO };
+                let budget = self.weigh.budget();
+                let way = WAYS.iter().position(|way| *way == budget).unwrap();
+                let Gives { cpu_us, bytes } = self.ways[way];
+                self.went[way] += step;
                 self.spent.time += step;
-                self.spent.cpu += Duration::from_micros(cost.into());
-                self.spent.bytes += self.received;
+                self.spent.cpu += Duration::from_micros(cpu_us) / 10;
+                self.spent.bytes += bytes / 10;
+                self.weigh.waited(self.wait);
                 if self.weigh.is_due(self.spent.time) {
-                    self.weigh.turn(self.spent, worth);
+                    self.weigh.turn(self.spent);
                 }
             }
-            looked
         }
-    }
 
-    const LONG: Duration = Duration::from_secs(10);
-
-    #[test]
-    fn it_looks_where_that_costs_less() {
-        let mut lane = Lane::new(80, 100);
-        let looked = lane.run(LONG, true);
-        assert!(looked > LONG * 9 / 10, "{looked:?}");
-    }
-
-    #[test]
-    fn it_sleeps_where_that_costs_less_or_as_much() {
-        for looking in [96, 100, 300] {
-            let mut lane = Lane::new(looking, 100);
-            let looked = lane.run(LONG, true);
-            assert_eq!(looked, HALF * 20, "the trials alone, at {looking}");
+        /// The way that took nearly all of ten seconds.
+        fn settles(&mut self) -> Option<Duration> {
+            let long = Duration::from_secs(10);
+            self.run(long);
+            let way = self.went.iter().position(|went| *went > long * 9 / 10)?;
+            Some(WAYS[way])
         }
     }
 
     #[test]
-    fn a_verdict_is_revised() {
-        let mut lane = Lane::new(80, 100);
-        lane.run(LONG, true);
-        lane.looking = 120;
-        lane.run(Duration::from_secs(1), true);
-        assert!(!lane.weigh.pays);
-        lane.looking = 80;
-        lane.run(Duration::from_secs(1), true);
-        assert!(lane.weigh.pays);
+    fn a_paced_load_takes_the_way_that_costs_least() {
+        for (costs, way) in [([100, 80, 120], 1), ([100, 120, 80], 2), ([100, 130, 300], 0)] {
+            assert_eq!(paced(costs).settles(), Some(WAYS[way]), "{costs:?}");
+        }
     }
 
     #[test]
-    fn nothing_is_tried_while_waits_are_long() {
-        let mut lane = Lane::new(80, 100);
-        assert_eq!(lane.run(LONG, false), Duration::ZERO);
-        lane.run(LONG, true);
-        assert!(lane.weigh.pays);
-        lane.run(Duration::from_secs(1), false);
-        assert!(!lane.weigh.pays, "what was found long ago says nothing of the next load");
+    fn as_good_is_not_good_enough() {
+        assert_eq!(paced([100, 92, 100]).settles(), Some(Duration::ZERO));
     }
 
     #[test]
-    fn a_trial_in_which_nothing_came_changes_nothing() {
-        let mut lane = Lane::new(80, 100);
-        lane.received = 0;
-        assert_eq!(lane.run(LONG, true), HALF * 20);
+    fn a_rate_is_worth_as_much_as_the_processor_time_of_a_byte() {
+        let of = |cpu_us, bytes| Gives { cpu_us, bytes };
+        // Twice the rate, at 1.5 and at 2.5 times the processor time for each byte.
+        let mut cheap = lane([of(100, 1000), of(300, 2000), of(500, 1000)]);
+        assert_eq!(cheap.settles(), Some(WAYS[1]));
+        let mut dear = lane([of(100, 1000), of(500, 2000), of(500, 1000)]);
+        assert_eq!(dear.settles(), Some(WAYS[0]));
+    }
+
+    #[test]
+    fn a_verdict_is_found_soon_and_revised() {
+        let mut lane = paced([100, 80, 60]);
+        lane.run(Duration::from_millis(300));
+        assert_eq!(lane.weigh.kept, 2);
+        lane.run(Duration::from_secs(10));
+        lane.ways[2].cpu_us = 200;
+        lane.run(Duration::from_secs(4));
+        assert_eq!(lane.weigh.kept, 1);
+    }
+
+    #[test]
+    fn a_trial_without_bytes_changes_nothing() {
         let half = |bytes| Spent { time: HALF, cpu: HALF, bytes };
-        for (first, second) in [(0, 1000), (1000, 0)] {
-            let mut weigh = Weigh { first: half(first), ..Weigh::new() };
-            assert!(!weigh.judge(half(second)), "{first} and {second} bytes");
-            weigh.pays = true;
-            assert!(weigh.judge(half(second)), "{first} and {second} bytes");
+        for (one, other) in [(0, 1000), (1000, 0), (0, 0)] {
+            assert!(!half(one).is_better_than(half(other)), "{one} and {other} bytes");
         }
+        assert!(half(1001).is_better_than(half(900)));
+    }
+
+    #[test]
+    fn an_idle_lane_tries_nothing() {
+        let mut weigh = Weigh::new();
+        let mut now = Spent::default();
+        for _ in 0..1000 {
+            now.time += WORTH * 11 / 10;
+            now.bytes += 100;
+            weigh.waited(WORTH);
+            if weigh.is_due(now.time) {
+                weigh.turn(now);
+            }
+            assert_eq!(weigh.budget(), Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn who_looks_in_vain_stops_before_the_next_trial() {
+        let mut lane = paced([100, 80, 60]);
+        lane.run(Duration::from_secs(10));
+        assert_eq!(lane.weigh.budget(), WAYS[2]);
+        lane.wait = WAYS[2];
+        lane.run(Duration::from_millis(2));
+        assert_eq!(lane.weigh.budget(), Duration::ZERO);
+        lane.run(Duration::from_secs(10));
+        let looked = lane.went[1] + lane.went[2];
+        assert!(looked < Duration::from_millis(100), "{looked:?}: each trial ends at once");
+    }
+
+    #[test]
+    fn one_long_wait_among_short_ones_says_nothing() {
+        let mut lane = paced([100, 80, 60]);
+        lane.run(Duration::from_secs(10));
+        for wait in (0..200).map(|turn| WAYS[2] * u32::from(turn % 4 == 0)) {
+            lane.weigh.waited(wait);
+            assert!(!lane.weigh.is_in_vain());
+        }
+    }
+
+    #[test]
+    fn sums_of_years_are_compared() {
+        let year = Duration::from_secs(365 * 24 * 3600);
+        let most = Spent { time: year, cpu: year, bytes: u64::MAX };
+        assert!(!most.is_better_than(most));
     }
 }

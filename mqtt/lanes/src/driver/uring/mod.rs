@@ -544,9 +544,7 @@ impl Driver for UringDriver {
             if !self.look(waker, since) {
                 self.block(rest, waker, now);
             }
-            if self.spin.is_learning() {
-                self.spin.waited(since);
-            }
+            self.spin.waited(since);
         }
         events.append(&mut self.events);
         let now = self.now();

@@ -16,9 +16,8 @@ pub(crate) struct LaneFlags {
     pub(crate) io: Io,
 
     /// How long an IO thread looks for work before it sleeps: saves the wake-up, costs processor
-    /// time. auto: 100us while waits are shorter than that, if lanes leave a core free; without a
-    /// data directory only while that takes less processor time than sleeping [possible values:
-    /// auto, off, SPAN].
+    /// time. auto: 400us, 100us or not at all, whichever is found to serve best, if lanes leave a
+    /// core free [possible values: auto, off, SPAN].
     #[arg(long, value_name = "auto|off|SPAN", default_value = "auto",
           value_parser = parse_busy_poll)]
     pub(crate) busy_poll: BusyPoll,
