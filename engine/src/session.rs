@@ -17,7 +17,7 @@ use zzq_types::Lsn;
 pub use inbound::Inbound;
 pub use outbound::{Answered, EARLY_MAX, Outbound, Outgoing, Progress, Received};
 pub(crate) use queue::{Extra, Incoming};
-pub use queue::{JUMP, Queue, Untouched, Waiting};
+pub use queue::{JUMP, Load, Queue, Untouched, Waiting};
 pub use replay::Replay;
 pub(crate) use rested::Rested;
 pub use subscriptions::{Subscription, Subscriptions};

@@ -19,7 +19,7 @@ use crate::group::Ended;
 use crate::number::{QueueNumber, SessionNumber};
 use crate::record::NumberRange;
 use crate::retained::{Retained, RetainedCursor, RetainedStore};
-use crate::session::{Link, Queue, Session, Timers, Untouched};
+use crate::session::{Link, Load, Queue, Session, Timers, Untouched};
 use crate::shard::Shard;
 use crate::will::DetachedWill;
 
@@ -43,27 +43,6 @@ pub struct State {
     /// One above the highest session number that was opened here.
     pub(crate) next_session: u64,
     pub(crate) counters: Counters,
-}
-
-/// What waits: messages, and what they weigh.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Load {
-    pub(crate) messages: usize,
-    pub(crate) bytes: u64,
-}
-
-impl Load {
-    #[inline]
-    fn of(queue: &Queue) -> Self {
-        Self { messages: queue.len(), bytes: queue.bytes() }
-    }
-
-    /// A queue that was counted as `before` has changed.
-    #[inline]
-    fn replace(&mut self, before: Self, now: Self) {
-        self.messages = self.messages - before.messages + now.messages;
-        self.bytes = self.bytes - before.bytes + now.bytes;
-    }
 }
 
 impl State {
@@ -271,9 +250,9 @@ impl State {
         change: impl FnOnce(&mut Session, &mut Counters) -> R,
     ) -> Option<R> {
         let session = self.sessions.get_mut(&number)?;
-        let (before, load) = (session.timers(), Load::of(&session.queue));
+        let (before, load) = (session.timers(), session.queue.load());
         let result = change(session, &mut self.counters);
-        self.queued.replace(load, Load::of(&session.queue));
+        self.queued.replace(load, session.queue.load());
         self.deadlines.change(number, before, session.timers());
         Some(result)
     }
@@ -287,9 +266,9 @@ impl State {
         let session = self.sessions.get_mut(&number)?;
         let before = session.timers();
         let queue = &mut *session.queue;
-        let load = Load::of(queue);
+        let load = queue.load();
         let result = change(queue, &mut self.counters);
-        self.queued.replace(load, Load::of(queue));
+        self.queued.replace(load, queue.load());
         self.deadlines.change(number, before, session.timers());
         Some(result)
     }
@@ -297,7 +276,7 @@ impl State {
     /// Puts a session in and counts its number.
     pub(crate) fn insert(&mut self, session: Session) {
         let number = session.number;
-        self.queued.replace(Load::default(), Load::of(&session.queue));
+        self.queued.replace(Load::default(), session.queue.load());
         self.next_session = self.next_session.max(number.get().saturating_add(1));
         self.deadlines.change(number, Timers::default(), session.timers());
         self.clients.insert(Arc::clone(&session.client), number);
@@ -308,7 +287,7 @@ impl State {
     pub(crate) fn take_out(&mut self, number: SessionNumber) -> Option<Session> {
         let session = *self.sessions.remove(&number)?;
         self.clients.remove(&session.client);
-        self.queued.replace(Load::of(&session.queue), Load::default());
+        self.queued.replace(session.queue.load(), Load::default());
         self.untouched -= usize::from(session.queue.untouched().is_some());
         self.deadlines.change(number, session.timers(), Timers::default());
         Some(session)

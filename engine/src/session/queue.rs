@@ -106,6 +106,24 @@ pub struct Waiting {
     pub size: u32,
 }
 
+/// What waits: messages, and what they weigh: sizes rounded up to 16 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Taken ones among them.
+    pub messages: usize,
+    /// Of those that are held.
+    pub bytes: u64,
+}
+
+impl Load {
+    /// A queue that was counted as `before` has changed.
+    #[inline]
+    pub(crate) fn replace(&mut self, before: Self, now: Self) {
+        self.messages = self.messages - before.messages + now.messages;
+        self.bytes = self.bytes - before.bytes + now.bytes;
+    }
+}
+
 /// A session's messages at QoS 1 and 2.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
@@ -181,6 +199,12 @@ impl Queue {
     /// What the messages weigh that are held: sizes rounded up to 16 bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Both of these.
+    #[inline]
+    pub const fn load(&self) -> Load {
+        Load { messages: self.open, bytes: self.bytes }
     }
 
     /// The message with this number, if it is open.

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use zzq_engine::record::{Closing, ExpiredTopics, RangeSetsBuf};
-use zzq_engine::session::{Link as SessionLink, Queue, Waiting};
+use zzq_engine::session::{Link as SessionLink, Load, Queue, Waiting};
 use zzq_engine::{DecisionBuf, Handed, QueueNumber, Routed, SessionFlags, SessionNumber};
 use zzq_types::{QoS, ReasonCode};
 use zzq_wal::disk::Disk;
@@ -62,13 +62,6 @@ struct Batch {
     bytes: u64,
 }
 
-/// What a queue holds.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    messages: usize,
-    bytes: u64,
-}
-
 impl Full {
     /// Whether a session's queue takes nothing more.
     pub(super) fn has(&self, session: SessionNumber) -> bool {
@@ -109,11 +102,19 @@ impl Dropping {
     }
 }
 
-impl Load {
-    fn of(queue: &Queue) -> Self {
-        Self { messages: queue.len(), bytes: queue.bytes() }
-    }
+/// What a queue holds, against what one may hold.
+trait Bounded: Copy {
+    fn is_at(self, limits: &Limits) -> bool;
 
+    fn is_above(self, limits: &Limits) -> bool;
+
+    /// Room for a tenth at least, so that a flag does not flicker.
+    fn has_room(self, limits: &Limits) -> bool;
+
+    fn less(self, messages: usize, bytes: u64) -> Self;
+}
+
+impl Bounded for Load {
     fn is_at(self, limits: &Limits) -> bool {
         self.messages >= limits.max_queued_messages || self.bytes >= limits.max_queued_bytes
     }
@@ -122,7 +123,6 @@ impl Load {
         self.messages > limits.max_queued_messages || self.bytes > limits.max_queued_bytes
     }
 
-    /// Room for a tenth at least, so that a flag does not flicker.
     fn has_room(self, limits: &Limits) -> bool {
         self.messages <= limits.max_queued_messages / 10 * 9
             && self.bytes <= limits.max_queued_bytes / 10 * 9
@@ -167,7 +167,7 @@ fn oldest(
         .0
         .iter()
         .fold((0, 0), |(messages, bytes), batch| (messages + batch.messages, bytes + batch.bytes));
-    let before = Load::of(queue).less(under_way.0, under_way.1);
+    let before = queue.load().less(under_way.0, under_way.1);
     let (mut load, mut numbers) = (before, Ranges::default());
     let passed = link.map_or(QueueNumber::ZERO, |link| link.out.cursor());
     let mut left = link.filter(|link| link.logged).map_or(0, |link| {
@@ -230,7 +230,7 @@ impl<D: Disk> Shell<D> {
     /// full then. One that is not here is never full.
     pub(super) fn has_room_for(&self, session: SessionNumber, count: usize, bytes: usize) -> bool {
         let Some(known) = self.state.session(session) else { return true };
-        let load = Load::of(known.queue());
+        let load = known.queue().load();
         // A queue counts in units of 16 bytes.
         let weight = (bytes + 16 * count) as u64;
         let more = Load { messages: load.messages + count, bytes: load.bytes + weight };
@@ -241,7 +241,7 @@ impl<D: Disk> Shell<D> {
     pub(super) fn check_full(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
         let Some(known) = self.state.session(session) else { return };
         let limits = &self.shared.options.limits;
-        let load = Load::of(known.queue());
+        let load = known.queue().load();
         match limits.queue_full {
             QueueFull::Refuse | QueueFull::DropNewest => {
                 let was = self.full.has(session);
@@ -266,7 +266,7 @@ impl<D: Disk> Shell<D> {
             if let Some(known) = self.state.session(session)
                 && let Some(untold) = self.full.told.tell(self.now_ms)
             {
-                let Load { messages, bytes } = Load::of(known.queue());
+                let Load { messages, bytes } = known.queue().load();
                 let client = known.client();
                 tracing::warn!(
                     client,
@@ -344,7 +344,7 @@ impl<D: Disk> Shell<D> {
             // Its client is coming back, and is told that it has a session.
             return false;
         }
-        let (client, load) = (known.client().to_owned(), Load::of(known.queue()));
+        let (client, load) = (known.client().to_owned(), known.queue().load());
         let conn = self.up.get(&session).copied();
         if let Some(conn) = conn {
             if let Some(link) = self.links.up_mut(conn) {
