@@ -2,7 +2,7 @@
 //!
 //! Who sleeps has to be woken for each batch, and lets its peers go to sleep as well; who looks
 //! burns what the peers, or the disk's threads, would use. Which of them is better depends on the
-//! machine (what a wake-up costs differs a hundredfold between virtual machines), on the load and on
+//! machine (what a wake-up costs differs a hundredfold between virtual ones), on the load and on
 //! who else runs there. So the way that is kept is compared now and then with one of the others,
 //! for a moment each, by what was received in the time and by the processor time that it took.
 //!
@@ -20,6 +20,10 @@ const HALF: Duration = Duration::from_millis(10);
 const HALF_WAITS: u32 = 50;
 /// but no longer than this.
 const HALF_MOST: Duration = Duration::from_millis(50);
+/// After this time a way that is far worse than the one that is kept is given up,
+const FAR: Duration = Duration::from_millis(2);
+/// which means by this factor.
+const FAR_WORSE: u128 = 2;
 /// From the end of a trial to the next: after a change, and most. A verdict that stands doubles it.
 const REST: Duration = Duration::from_millis(60);
 const REST_MOST: Duration = Duration::from_secs(1);
@@ -43,10 +47,11 @@ pub(super) struct Spent {
 enum Phase {
     /// What is kept is followed.
     Rests,
-    /// So it is here. What is done already is tried first: the other way has its effects to its end.
+    /// So it is here. What is done already is tried first: so the other way shows all its effects.
     Kept,
-    /// What is kept cost this much; the other one is followed.
-    Other(Spent),
+    /// What is kept cost this much; the other one is followed. It may still be far worse, or is
+    /// known not to be.
+    Other { kept: Spent, is_new: bool },
 }
 
 #[derive(Debug)]
@@ -70,7 +75,7 @@ impl Weigh {
 
     /// How long to look before the next sleep.
     pub(super) fn budget(&self) -> Duration {
-        let way = if matches!(self.phase, Phase::Other(_)) { self.other } else { self.kept };
+        let way = if matches!(self.phase, Phase::Other { .. }) { self.other } else { self.kept };
         WAYS[way]
     }
 
@@ -85,11 +90,15 @@ impl Weigh {
     /// Whether [`turn`](Self::turn) has something to do at this time.
     pub(super) fn is_due(&self, time: Duration) -> bool {
         let lasts = time.saturating_sub(self.began.time);
-        let is_over = match self.phase {
+        self.is_over(lasts) || self.is_in_vain()
+    }
+
+    fn is_over(&self, lasts: Duration) -> bool {
+        match self.phase {
             Phase::Rests => lasts >= self.rest,
+            Phase::Other { is_new: true, .. } => lasts >= FAR,
             _ => lasts >= HALF && (self.waits >= HALF_WAITS || lasts >= HALF_MOST),
-        };
-        is_over || self.is_in_vain()
+        }
     }
 
     fn is_in_vain(&self) -> bool {
@@ -100,8 +109,12 @@ impl Weigh {
     pub(super) fn turn(&mut self, now: Spent) {
         let spent = now.since(self.began);
         self.phase = match self.phase {
-            Phase::Other(kept) => {
-                let changes = !self.is_in_vain() && spent.is_better_than(kept);
+            Phase::Other { kept, is_new: true } if self.may_be_better(spent, kept) => {
+                self.phase = Phase::Other { kept, is_new: false };
+                return;
+            }
+            Phase::Other { kept, .. } => {
+                let changes = !self.is_in_vain() && spent.is_better_than(kept, 10, 9);
                 self.decide(if changes { self.other } else { self.kept });
                 Phase::Rests
             }
@@ -109,7 +122,7 @@ impl Weigh {
                 self.decide(0);
                 Phase::Rests
             }
-            Phase::Kept => Phase::Other(spent),
+            Phase::Kept => Phase::Other { kept: spent, is_new: true },
             Phase::Rests if spent.time <= WORTH * self.waits => Phase::Kept,
             Phase::Rests => {
                 self.decide(0);
@@ -118,6 +131,10 @@ impl Weigh {
             }
         };
         (self.began, self.waits, self.vain) = (now, 0, 0);
+    }
+
+    fn may_be_better(&self, other: Spent, kept: Spent) -> bool {
+        !self.is_in_vain() && !kept.is_better_than(other, FAR_WORSE, 1)
     }
 
     fn decide(&mut self, way: usize) {
@@ -142,14 +159,14 @@ impl Spent {
 
     /// Better is who receives more in the same time with the same processor time for a byte, or
     /// takes less of that for as much: twice the rate is worth twice the processor time for each.
-    /// Better by a tenth, as each change costs the peers something.
-    fn is_better_than(self, other: Self) -> bool {
+    /// So many times is what this one costs below so many times what the other one does.
+    fn is_better_than(self, other: Self, own: u128, others: u128) -> bool {
         let cost = |of: Self, by: Self| {
             let product = of.time.as_micros() * of.cpu.as_micros();
             product.saturating_mul(u128::from(by.bytes).saturating_mul(u128::from(by.bytes)))
         };
         let is_known = self.bytes > 0 && other.bytes > 0;
-        is_known && cost(self, other).saturating_mul(10) < cost(other, self).saturating_mul(9)
+        is_known && cost(self, other).saturating_mul(own) < cost(other, self).saturating_mul(others)
     }
 }
 
@@ -256,9 +273,9 @@ mod tests {
     fn a_trial_without_bytes_changes_nothing() {
         let half = |bytes| Spent { time: HALF, cpu: HALF, bytes };
         for (one, other) in [(0, 1000), (1000, 0), (0, 0)] {
-            assert!(!half(one).is_better_than(half(other)), "{one} and {other} bytes");
+            assert!(!half(one).is_better_than(half(other), 1, 1), "{one} and {other} bytes");
         }
-        assert!(half(1001).is_better_than(half(900)));
+        assert!(half(1001).is_better_than(half(900), 1, 1));
     }
 
     #[test]
@@ -273,6 +290,16 @@ mod tests {
                 weigh.turn(now);
             }
             assert_eq!(weigh.budget(), Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn a_way_that_is_far_worse_is_given_up_early() {
+        for (cpu_us, least, most) in [(300, 0, 50), (150, 100, 200)] {
+            let mut lane = paced([100, cpu_us, cpu_us]);
+            lane.run(Duration::from_secs(10));
+            let looked = (lane.went[1] + lane.went[2]).as_millis();
+            assert!((least..most).contains(&looked), "{cpu_us}: {looked} ms");
         }
     }
 
@@ -301,8 +328,8 @@ mod tests {
 
     #[test]
     fn sums_of_years_are_compared() {
-        let year = Duration::from_secs(365 * 24 * 3600);
+        let year = Duration::from_hours(8760);
         let most = Spent { time: year, cpu: year, bytes: u64::MAX };
-        assert!(!most.is_better_than(most));
+        assert!(!most.is_better_than(most, 1, 1));
     }
 }
