@@ -22,6 +22,9 @@ use crate::shared::Shared;
 /// Bytes read and written in a second, together.
 const BYTES_PER_SECOND: f64 = 128.0 * 1024.0 * 1024.0;
 
+/// The clock is read once in so many of them: a record by itself would not be worth the look.
+const STEP: u64 = 64 * 1024;
+
 /// Who is ahead by less than this does not sleep.
 const SLEEP_MIN: Duration = Duration::from_millis(2);
 
@@ -245,20 +248,26 @@ fn tell(shared: &Shared, made: &Made, took: Duration) {
 /// Keeps the work of one image below a rate.
 struct Limit<'b> {
     began: Instant,
-    bytes: Cell<f64>,
+    bytes: Cell<u64>,
+    /// So many of them are needed for the next look at the clock.
+    next: Cell<u64>,
     bell: &'b Bell,
 }
 
 impl<'b> Limit<'b> {
     fn new(bell: &'b Bell) -> Self {
-        Self { began: Instant::now(), bytes: Cell::new(0.0), bell }
+        Self { began: Instant::now(), bytes: Cell::new(0), next: Cell::new(0), bell }
     }
 
     fn count(&self, bytes: usize) -> ControlFlow<()> {
-        #[expect(clippy::cast_precision_loss, reason = "a rate is no exact number")]
-        let bytes = self.bytes.get() + bytes as f64;
+        let bytes = self.bytes.get().saturating_add(bytes as u64);
         self.bytes.set(bytes);
-        let rest = rest(bytes, self.began.elapsed());
+        if bytes < self.next.get() {
+            return ControlFlow::Continue(());
+        }
+        self.next.set(bytes.saturating_add(STEP));
+        #[expect(clippy::cast_precision_loss, reason = "a rate is no exact number")]
+        let rest = rest(bytes as f64, self.began.elapsed());
         rest.map_or(ControlFlow::Continue(()), |rest| self.bell.sleep(rest))
     }
 }
