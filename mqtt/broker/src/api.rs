@@ -152,7 +152,12 @@ impl Broker {
             true
         };
         let lanes = context
-            .spawn(|seat| seeds.next(seat.waker(), &mut wait).map(Shell::new))
+            .spawn(|seat| {
+                if opened.is_some() {
+                    seat.waits_for_disk();
+                }
+                seeds.next(seat.waker(), &mut wait).map(Shell::new)
+            })
             .map_err(StartError::Lanes)?;
         let mut store = None;
         if let Some((Opened { log, mut images, lock, .. }, helper)) = opened.zip(helper) {

@@ -99,6 +99,7 @@ pub struct Seat {
     lane: LaneIndex,
     wakers: Vec<LaneWaker>,
     watches: Vec<(WatchId, OwnedFd)>,
+    busy_poll: BusyPoll,
 }
 
 impl Seat {
@@ -128,6 +129,11 @@ impl Seat {
         let id = u32::try_from(self.watches.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         self.watches.push((WatchId(id), fd.try_clone_to_owned()?));
         Ok(WatchId(id))
+    }
+
+    /// The lane answers when a disk has: [`BusyPoll::Adaptive`] becomes [`BusyPoll::Prompt`].
+    pub fn waits_for_disk(&mut self) {
+        self.busy_poll = self.busy_poll.for_disk();
     }
 }
 
@@ -172,10 +178,10 @@ impl Context {
         for parts in group::<H, ChosenDriver>(&wakers, options.limits) {
             let lane = parts.lane();
             let watches = Vec::new();
-            let mut seat = Seat { lane, wakers: wakers.clone(), watches };
+            let mut seat = Seat { lane, wakers: wakers.clone(), watches, busy_poll };
             let handler = factory(&mut seat)?;
             let waker = &wakers[lane.index()];
-            let driver = ChosenDriver::new(kind, waker, seat.watches, busy_poll)?;
+            let driver = ChosenDriver::new(kind, waker, seat.watches, seat.busy_poll)?;
             seated.push((parts.sender.clone(), Lane::new(parts, handler, driver)));
         }
         let lanes = Lanes::start(seated, wakers, options.pin, kind)?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::weigh::{Spent, Weigh};
+use super::weigh::{Spent, Weigh, Worth};
 
 /// When a lane polls its sockets before it blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,9 @@ pub enum BusyPoll {
     /// lanes may occupy all cores, because it would take the time of those who wait for them.
     #[default]
     Adaptive,
+    /// As `Adaptive`, where a tenth more in the same time is worth twice the processor time for it:
+    /// what is waited for takes a disk's time, and that of others who wait for it.
+    Prompt,
     /// Never.
     Off,
     /// Always, for so long.
@@ -37,14 +40,21 @@ enum Mode {
 impl BusyPoll {
     /// What becomes of it with so many lanes on so many cores.
     pub(crate) fn among(self, lanes: usize, cores: usize) -> Self {
-        if self == Self::Adaptive && lanes >= cores { Self::Off } else { self }
+        let learns = matches!(self, Self::Adaptive | Self::Prompt);
+        if learns && lanes >= cores { Self::Off } else { self }
+    }
+
+    /// What becomes of it where acknowledgements wait for a disk.
+    pub(crate) fn for_disk(self) -> Self {
+        if self == Self::Adaptive { Self::Prompt } else { self }
     }
 }
 
 impl Spin {
     pub(super) fn new(busy_poll: BusyPoll) -> Self {
         let mode = match busy_poll {
-            BusyPoll::Adaptive => Mode::Weighed(Box::new(Weigh::new())),
+            BusyPoll::Adaptive => Mode::Weighed(Box::new(Weigh::new(Worth::Alike))),
+            BusyPoll::Prompt => Mode::Weighed(Box::new(Weigh::new(Worth::Rate))),
             BusyPoll::Off => Mode::Fixed(Duration::ZERO),
             BusyPoll::For(budget) => Mode::Fixed(budget),
         };
@@ -103,6 +113,7 @@ mod tests {
         let told = BusyPoll::For(Duration::from_micros(5));
         assert_eq!(BusyPoll::Adaptive.among(1, 1), BusyPoll::Off);
         assert_eq!(BusyPoll::Adaptive.among(4, 2), BusyPoll::Off);
+        assert_eq!(BusyPoll::Adaptive.for_disk().among(2, 2), BusyPoll::Off);
         assert_eq!(BusyPoll::Adaptive.among(1, 2), BusyPoll::Adaptive);
         assert_eq!(told.among(2, 2), told);
     }

@@ -22,8 +22,10 @@ const HALF_WAITS: u32 = 50;
 const HALF_MOST: Duration = Duration::from_millis(50);
 /// After this time a way that is far worse than the one that is kept is given up,
 const FAR: Duration = Duration::from_millis(2);
-/// which means by this factor.
-const FAR_WORSE: u128 = 2;
+/// which means by this factor, of rate and processor time alike.
+const FAR_WORSE: f64 = 2.0;
+/// How much better another way must be, as each change costs the peers something.
+const BETTER: f64 = 1.1;
 /// From the end of a trial to the next: after a change, and most. A verdict that stands doubles it.
 const REST: Duration = Duration::from_millis(60);
 const REST_MOST: Duration = Duration::from_secs(1);
@@ -43,6 +45,15 @@ pub(super) struct Spent {
     pub(super) bytes: u64,
 }
 
+/// What the rate counts beside the processor time of a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// As much: twice the rate is worth twice the processor time for each byte.
+    Alike,
+    /// More: a tenth of the rate is worth twice the processor time.
+    Rate,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// What is kept is followed.
@@ -56,6 +67,7 @@ enum Phase {
 
 #[derive(Debug)]
 pub(super) struct Weigh {
+    worth: Worth,
     phase: Phase,
     began: Spent,
     /// Since then.
@@ -68,9 +80,9 @@ pub(super) struct Weigh {
 }
 
 impl Weigh {
-    pub(super) fn new() -> Self {
-        let began = Spent::default();
-        Self { phase: Phase::Rests, began, waits: 0, vain: 0, kept: 0, other: 1, rest: REST }
+    pub(super) fn new(worth: Worth) -> Self {
+        let (phase, began) = (Phase::Rests, Spent::default());
+        Self { worth, phase, began, waits: 0, vain: 0, kept: 0, other: 1, rest: REST }
     }
 
     /// How long to look before the next sleep.
@@ -114,7 +126,7 @@ impl Weigh {
                 return;
             }
             Phase::Other { kept, .. } => {
-                let changes = !self.is_in_vain() && spent.is_better_than(kept, 10, 9);
+                let changes = !self.is_in_vain() && spent.is_better_than(kept, self.worth, BETTER);
                 self.decide(if changes { self.other } else { self.kept });
                 Phase::Rests
             }
@@ -133,8 +145,10 @@ impl Weigh {
         (self.began, self.waits, self.vain) = (now, 0, 0);
     }
 
+    /// A rate is not known so soon: where that counts for more, there is no saying.
     fn may_be_better(&self, other: Spent, kept: Spent) -> bool {
-        !self.is_in_vain() && !kept.is_better_than(other, FAR_WORSE, 1)
+        let is_worse = || kept.is_better_than(other, Worth::Alike, FAR_WORSE);
+        !self.is_in_vain() && (self.worth == Worth::Rate || !is_worse())
     }
 
     fn decide(&mut self, way: usize) {
@@ -157,16 +171,22 @@ impl Spent {
         }
     }
 
-    /// Better is who receives more in the same time with the same processor time for a byte, or
-    /// takes less of that for as much: twice the rate is worth twice the processor time for each.
-    /// So many times is what this one costs below so many times what the other one does.
-    fn is_better_than(self, other: Self, own: u128, others: u128) -> bool {
-        let cost = |of: Self, by: Self| {
-            let product = of.time.as_micros() * of.cpu.as_micros();
-            product.saturating_mul(u128::from(by.bytes).saturating_mul(u128::from(by.bytes)))
-        };
+    /// Whether it costs less than the other by this factor.
+    fn is_better_than(self, other: Self, worth: Worth, factor: f64) -> bool {
         let is_known = self.bytes > 0 && other.bytes > 0;
-        is_known && cost(self, other).saturating_mul(own) < cost(other, self).saturating_mul(others)
+        is_known && self.cost(worth) * factor < other.cost(worth)
+    }
+
+    /// Processor time and time for a byte, multiplied.
+    fn cost(self, worth: Worth) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a rate is no exact number")]
+        let bytes = self.bytes as f64;
+        let (cpu, time) = (self.cpu.as_secs_f64() / bytes, self.time.as_secs_f64() / bytes);
+        match worth {
+            Worth::Alike => cpu * time,
+            // 1.1 to the eighth is 2.1.
+            Worth::Rate => cpu * time.powi(8),
+        }
     }
 }
 
@@ -199,7 +219,7 @@ mod tests {
     fn lane(ways: [Gives; WAYS.len()]) -> Lane {
         let wait = Duration::from_micros(50);
         Lane {
-            weigh: Weigh::new(),
+            weigh: Weigh::new(Worth::Alike),
             spent: Spent::default(),
             ways,
             wait,
@@ -259,6 +279,16 @@ mod tests {
     }
 
     #[test]
+    fn where_the_rate_counts_for_more_a_tenth_of_it_is_worth_twice_the_processor_time() {
+        let of = |cpu_us, bytes| Gives { cpu_us, bytes };
+        for (way, bytes) in [(1, 1120), (0, 1080), (0, 1000)] {
+            let mut lane = lane([of(100, 1000), of(2 * bytes / 10, bytes), of(900, bytes)]);
+            lane.weigh = Weigh::new(Worth::Rate);
+            assert_eq!(lane.settles(), Some(WAYS[way]), "{bytes} bytes");
+        }
+    }
+
+    #[test]
     fn a_verdict_is_found_soon_and_revised() {
         let mut lane = paced([100, 80, 60]);
         lane.run(Duration::from_millis(300));
@@ -273,14 +303,17 @@ mod tests {
     fn a_trial_without_bytes_changes_nothing() {
         let half = |bytes| Spent { time: HALF, cpu: HALF, bytes };
         for (one, other) in [(0, 1000), (1000, 0), (0, 0)] {
-            assert!(!half(one).is_better_than(half(other), 1, 1), "{one} and {other} bytes");
+            assert!(
+                !half(one).is_better_than(half(other), Worth::Alike, 1.0),
+                "{one} and {other} bytes"
+            );
         }
-        assert!(half(1001).is_better_than(half(900), 1, 1));
+        assert!(half(1001).is_better_than(half(900), Worth::Alike, 1.0));
     }
 
     #[test]
     fn an_idle_lane_tries_nothing() {
-        let mut weigh = Weigh::new();
+        let mut weigh = Weigh::new(Worth::Alike);
         let mut now = Spent::default();
         for _ in 0..1000 {
             now.time += WORTH * 11 / 10;
@@ -324,12 +357,5 @@ mod tests {
             lane.weigh.waited(wait);
             assert!(!lane.weigh.is_in_vain());
         }
-    }
-
-    #[test]
-    fn sums_of_years_are_compared() {
-        let year = Duration::from_hours(8760);
-        let most = Spent { time: year, cpu: year, bytes: u64::MAX };
-        assert!(!most.is_better_than(most, 1, 1));
     }
 }
