@@ -192,12 +192,12 @@ pub enum TruncateError {
 /// A record could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is below the first record kept: begin there.
-    #[error("record {wanted} has been trimmed, the first kept is {first}")]
+    /// It is below the first record from which on all are whole: begin there.
+    #[error("record {wanted} has been trimmed, the first that is whole is {first}")]
     Trimmed {
         /// What was asked for.
         wanted: Lsn,
-        /// The first that is there.
+        /// The first that can be read: `Log::first_whole`.
         first: Lsn,
     },
     /// It, or the one before, is no part of the log any more: a new leader did not have it.

@@ -299,6 +299,18 @@ impl<F> SegmentTable<F> {
         self.lock().iter().find(|segment| segment.header.number == number).cloned()
     }
 
+    /// The first LSN from which on every record can be read whole, if any record is there. A
+    /// segment in front of it is kept for a later one alone, which has the end of a record that
+    /// begins in it; of records that end in it the beginning may be gone.
+    pub(crate) fn first_whole(&self) -> Option<Lsn> {
+        let segments = self.lock();
+        let front = segments.front()?.header.number;
+        // The oldest open part only moves on, so no segment needs an older one than those before
+        // it. Whoever sees the first LSN sees what the segment needs.
+        let whole = |segment: &Segment<F>| segment.first_lsn().filter(|_| segment.needs() >= front);
+        segments.iter().find_map(|segment| whole(segment))
+    }
+
     /// A lease on the first kept segment that `pick` accepts.
     pub(crate) fn lease(&self, pick: impl FnMut(&&Arc<Segment<F>>) -> bool) -> Option<Lease<F>> {
         let segments = self.lock();

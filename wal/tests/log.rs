@@ -1,11 +1,13 @@
 //! A log in good days: what is durable is found again, in order, with its LSN.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests panic as tests do")]
+
 mod common;
 
 use common::*;
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::SimDisk;
-use zzq_wal::{End, Handed, Log, Lsn, Options, StageError, Staging, Status};
+use zzq_wal::{End, Handed, Log, Lsn, Options, ReadError, StageError, Staging, Status};
 
 #[test]
 fn an_empty_log_is_found_empty() {
@@ -359,7 +361,7 @@ fn trimmed_segments_are_recycled_and_leased_ones_are_not() {
     assert_eq!(reader.next_record().unwrap().unwrap().lsn, Lsn::FIRST);
     log.trim(Lsn::new(150));
     while log.helper_step(0) {}
-    assert!(log.first_kept().unwrap() > Lsn::new(100));
+    assert!(log.first_whole() > Lsn::new(100));
     assert!(disk.bytes(&zzq_wal::segment_name(1)).is_ok(), "it is being read");
     // The lease covers what the reader is in; beyond that, it is told.
     let gone = loop {
@@ -368,12 +370,12 @@ fn trimmed_segments_are_recycled_and_leased_ones_are_not() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(gone, zzq_wal::ReadError::Trimmed { .. }), "{gone}");
+    assert!(matches!(gone, ReadError::Trimmed { .. }), "{gone}");
     drop(reader);
     while log.helper_step(0) {}
     assert!(disk.bytes(&zzq_wal::segment_name(1)).is_err());
     assert!(log.reader(Lsn::FIRST).is_err());
-    let first = log.first_kept().unwrap();
+    let first = log.first_whole();
     for n in 200..250_u8 {
         put(&log, &mut one, &[n; 3000]);
     }
@@ -404,6 +406,71 @@ fn a_big_record_holds_its_first_segment_until_it_is_trimmed_itself() {
     assert!(disk.bytes(&zzq_wal::segment_name(2)).is_err());
 }
 
+/// Reads this record and all that follow, each of one byte over and over; says how many.
+fn read_from(log: &Log<SimDisk>, from: Lsn) -> u64 {
+    let mut reader = log.reader(from).unwrap();
+    let mut read = 0;
+    while let Some(found) = reader.next_record().unwrap() {
+        assert!(found.body.iter().all(|byte| *byte == found.body[0]), "{}", found.lsn);
+        read += 1;
+    }
+    read
+}
+
+/// A segment that is kept for a record that begins in it begins with the end of another, whose
+/// beginning is gone: whoever began with that was refused, again and again.
+#[test]
+fn whoever_begins_with_the_first_whole_record_reads_all_that_follow() {
+    let disk = SimDisk::new();
+    let (log, ..) = reopen(&disk, 1);
+    assert_eq!(log.first_whole(), Lsn::FIRST, "the one to come");
+    let (mut one, _) = producer(&log);
+    let (mut two, _) = producer(&log);
+    for n in 1..=12_u8 {
+        // Over three segments, with short ones between its parts.
+        let big = stage(&mut one, &vec![n; 200_000 + 1000 * usize::from(n)]).unwrap();
+        while one.durable() < big {
+            let _ = stage(&mut two, &[n; 100]);
+            turn(&log, &mut one);
+            turn(&log, &mut two);
+        }
+    }
+    while two.durable() < two.handed() {
+        turn(&log, &mut two);
+    }
+    let last = log.durable();
+    assert_eq!(read_from(&log, log.first_whole()), last.get());
+    let (mut before, mut without_beginning) = ((Lsn::FIRST, Lsn::FIRST), 0);
+    for below in (1..=last.get()).map(Lsn::new) {
+        log.trim(below);
+        while log.helper_step(0) {}
+        let (kept, whole) = (log.segments()[0].first, log.first_whole());
+        if std::mem::replace(&mut before, (kept, whole)) == (kept, whole) {
+            continue;
+        }
+        assert!(
+            kept <= whole && whole <= below,
+            "{kept}, {whole} of what is trimmed below {below}"
+        );
+        assert_eq!(read_from(&log, whole), last.get() - whole.get() + 1);
+        if kept == whole {
+            continue;
+        }
+        without_beginning += 1;
+        for lsn in (whole.get()..=last.get()).map(Lsn::new) {
+            assert!(log.reader(lsn).unwrap().next_record().unwrap().is_some(), "{lsn} alone");
+        }
+        let refused = log.reader(kept).unwrap_err();
+        let ReadError::Trimmed { wanted, first } = refused else { panic!("{refused}") };
+        assert_eq!((wanted, first), (kept, whole), "it says where to begin");
+        // A start knows the same.
+        let (again, ..) = reopen(&disk.restart(), 2);
+        assert_eq!((again.segments()[0].first, again.first_whole()), (kept, whole));
+        assert_eq!(read_from(&again, whole), last.get() - whole.get() + 1);
+    }
+    assert!(without_beginning > 3, "{without_beginning}");
+}
+
 #[test]
 fn a_log_of_which_all_is_trimmed_goes_on_behind_it() {
     let disk = SimDisk::new();
@@ -418,7 +485,7 @@ fn a_log_of_which_all_is_trimmed_goes_on_behind_it() {
         assert_eq!(seen.len(), 1);
         log.trim(Lsn::new(round + 1));
         while log.helper_step(0) {}
-        assert_eq!(log.first_kept(), None);
+        assert_eq!((log.segments(), log.first_whole()), (vec![], Lsn::new(round + 1)));
         for again in 0..3 {
             let (log, _, seen) = reopen(&disk, 1000 * round + again);
             assert_eq!((seen.len(), log.durable()), (0, Lsn::new(round)));

@@ -12,7 +12,7 @@ use zzq_wal::{Log, Lsn, ReadError, RecordPlace, segment_name};
 
 /// Every record's place, as a reader finds it; none for those in parts.
 fn places<D: zzq_wal::disk::Disk>(log: &Log<D>) -> Vec<(Lsn, Option<RecordPlace>, Vec<u8>)> {
-    let mut reader = log.reader(log.first_kept().unwrap()).unwrap();
+    let mut reader = log.reader(log.first_whole()).unwrap();
     let mut places = Vec::new();
     while let Some(found) = reader.next_record().unwrap() {
         places.push((found.lsn, found.place, found.body.to_vec()));

@@ -350,12 +350,21 @@ impl<D: Disk> Log<D> {
         Places::new(Arc::clone(&self.shared))
     }
 
+    /// The first LSN from which on every record can be read whole, up to the last that is durable;
+    /// the next one to come if there is none. More may be kept in front of it: segments that only
+    /// hold the beginning of a record for a later one ([`segments`](Self::segments)), of whose own
+    /// records the beginning may be gone. It never goes back, unless the log is truncated.
+    pub fn first_whole(&self) -> Lsn {
+        self.shared.first_whole()
+    }
+
     /// The first LSN that is still kept, if there is any record.
     pub fn first_kept(&self) -> Option<Lsn> {
         self.shared.table.lock().iter().find_map(|segment| segment.first_lsn())
     }
 
-    /// The segments that are kept and hold records, oldest first.
+    /// The segments that are kept and hold records, oldest first. Not every record of the first
+    /// ones has to be whole: see [`first_whole`](Self::first_whole).
     pub fn segments(&self) -> Vec<KeptSegment> {
         self.shared.table.lock().iter().filter_map(|segment| segment.kept()).collect()
     }

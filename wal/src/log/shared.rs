@@ -179,6 +179,13 @@ impl<D: Disk> Shared<D> {
         Lsn::new(self.durable.get())
     }
 
+    /// The first LSN from which on every record can be read whole, or the next one.
+    pub(crate) fn first_whole(&self) -> Lsn {
+        // Before it looks at segments: what becomes durable meanwhile is not passed over.
+        let next = self.durable().next();
+        self.table.first_whole().unwrap_or(next)
+    }
+
     /// What lies behind `last` is not durable, appended or read any more.
     pub(crate) fn lower(&self, last: &LastGood) {
         assert!(self.committed() <= last.lsn, "what is committed is never truncated");

@@ -339,8 +339,7 @@ impl<D: Disk> Reader<D> {
     }
 
     fn trimmed(&self) -> ReadError {
-        let first = self.log.table.lock().iter().find_map(|segment| segment.first_lsn());
-        ReadError::Trimmed { wanted: self.next, first: first.unwrap_or(self.log.durable().next()) }
+        ReadError::Trimmed { wanted: self.next, first: self.log.first_whole() }
     }
 
     fn not_intact(&self) -> ReadError {

@@ -108,8 +108,7 @@ impl<D: Disk> Places<D> {
         if self.lease.is_some() {
             return Ok(());
         }
-        let first = self.log.table.lock().iter().find_map(|segment| segment.first_lsn());
-        Err(ReadError::Trimmed { wanted: lsn, first: first.unwrap_or(self.log.durable().next()) })
+        Err(ReadError::Trimmed { wanted: lsn, first: self.log.first_whole() })
     }
 }
 
