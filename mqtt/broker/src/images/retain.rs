@@ -37,7 +37,7 @@ impl Retainer {
         if !self.is_on() {
             return Ok(None);
         }
-        let segments = log.segments();
+        let segments = whole(log);
         if self.retention.age.is_some() {
             self.learn(log, &segments)?;
         }
@@ -66,6 +66,15 @@ impl Retainer {
         }
         Ok(())
     }
+}
+
+/// The segments of a log that are there for themselves. One that is there for a later one, which
+/// has the end of a record that begins in it, was let go: its own records may be without beginning.
+fn whole<D: Disk>(log: &Log<D>) -> Vec<KeptSegment> {
+    let mut segments = log.segments();
+    let first = log.first_whole();
+    segments.retain(|segment| segment.first >= first);
+    segments
 }
 
 /// The first record of the oldest segment that neither a size nor an age lets go: what lies beyond
@@ -108,6 +117,11 @@ fn behind(segments: &[KeptSegment], first: Lsn, yields: u64) -> Lsn {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use zzq_wal::sim_disk::SimDisk;
+    use zzq_wal::{Options, Staging, Wake};
+
     use super::*;
 
     /// Ten segments of 100 bytes and ten records each.
@@ -158,6 +172,60 @@ mod tests {
         assert_eq!(behind(30, 1), 40);
         assert_eq!(behind(30, 200), 50);
         assert_eq!(behind(30, 10_000), 100, "the last one stays");
+    }
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(&self) {}
+    }
+
+    /// A log of records each of which begins where the one before ends, in the same segment.
+    fn of_big_records(count: u64) -> Log<SimDisk> {
+        let mut salt = 0_u128;
+        let entropy = move || {
+            salt += 1;
+            salt.to_le_bytes()
+        };
+        let options = Options {
+            segment_size: 128 * 1024,
+            group_size: 32 * 1024,
+            chunk_size: 4096,
+            part_size: 8192,
+            ..Options::new(Box::new(entropy))
+        };
+        let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
+        let mut lane = log.producer(Arc::new(Nobody), None).unwrap();
+        let how = Staging { kind: 1, waits: true, ..Staging::default() };
+        while log.durable().get() < count {
+            if lane.handed() == lane.durable() {
+                let len = 200_000 + 1000 * usize::try_from(log.durable().get()).unwrap();
+                lane.stage(&how, |out| out.resize(len, 7)).unwrap();
+            }
+            lane.drive(1000);
+            log.helper_step(0);
+        }
+        log
+    }
+
+    /// The last record of such a segment has lost its beginning, so it was not to be learnt when it
+    /// ended: no image was made after the next start, and nothing was let go.
+    #[test]
+    fn a_segment_that_is_kept_for_a_later_one_is_none_of_those_that_stay() {
+        let log = of_big_records(20);
+        let age = Some(Duration::from_secs(1));
+        let mut without_beginning = 0;
+        for below in 1..=20 {
+            log.trim(Lsn::new(below));
+            while log.helper_step(0) {}
+            let front = log.segments()[0];
+            let has_lost = front.last >= front.first && log.reader(front.last).is_err();
+            without_beginning += u32::from(has_lost);
+            let mut retainer = Retainer::new(Retention { bytes: Some(u64::MAX), age });
+            let first = retainer.first(&log, 1000, 0).unwrap();
+            assert_eq!(first, Some(log.first_whole()));
+        }
+        assert!(without_beginning > 3, "{without_beginning}");
     }
 
     #[test]
