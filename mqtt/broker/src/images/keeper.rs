@@ -210,8 +210,8 @@ impl<D: Disk> Work<'_, D> {
     /// Tells what the log holds, and the time of its oldest record, which is read when it is
     /// another.
     fn look_at_log(&mut self) {
-        let first = self.images.first_kept();
-        if first != self.held.map(|(first, _)| first) {
+        let first = self.images.first_whole();
+        if Some(first) != self.held.map(|(first, _)| first) {
             // Who cannot read it hears that from whoever needs it.
             self.held = self.images.oldest().ok().flatten();
         }

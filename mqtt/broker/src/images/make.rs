@@ -174,15 +174,14 @@ impl<D: Disk> Images<D> {
         Arc::clone(&self.holds)
     }
 
-    /// The oldest record of the log.
-    pub(crate) fn first_kept(&self) -> Option<Lsn> {
-        self.log.first_kept().map(|first| Lsn::new(first.get()))
+    /// The oldest record of the log that can be read, or the next one to come.
+    pub(crate) fn first_whole(&self) -> Lsn {
+        Lsn::new(self.log.first_whole().get())
     }
 
-    /// The oldest record of the log, and its time.
+    /// The oldest record of the log that can be read, and its time.
     pub(crate) fn oldest(&self) -> Result<Option<(Lsn, u64)>, zzq_wal::ReadError> {
-        let Some(first) = self.log.first_kept() else { return Ok(None) };
-        let mut reader = self.log.reader(first)?;
+        let mut reader = self.log.reader(self.log.first_whole())?;
         let found = reader.next_record()?;
         Ok(found.map(|found| (Lsn::new(found.lsn.get()), found.time_ms)))
     }

@@ -98,8 +98,7 @@ impl<D: Disk> Past<D> {
                         continue;
                     }
                     Ok(None) => return Err(format!("record {lsn} is not committed")),
-                    // It has moved: meanwhile, or before and the first segment that is kept, for
-                    // others that begin in it, has no more than the end of it.
+                    // It has moved meanwhile.
                     Err(ReadError::Trimmed { .. }) if self.cold_file(lsn).is_some() => {}
                     Err(error) => return Err(error.to_string()),
                 }
@@ -120,9 +119,10 @@ impl<D: Disk> Past<D> {
         Ok(())
     }
 
-    /// The first record that the log holds.
+    /// The first record that the log holds. What it has in front of records that it has whole was
+    /// let go: that segment is there for others that begin in it.
     fn first_in_log(&self) -> Lsn {
-        self.log.first_kept().map_or(Lsn::ZERO, |first| Lsn::new(first.get()))
+        Lsn::new(self.log.first_whole().get())
     }
 
     /// The newest cold file that has this record.

@@ -194,7 +194,10 @@ impl<D: Disk> Archive<D> {
         if !self.topics.have_space() {
             return None;
         }
-        let segment = segments.iter().find(|segment| self.topics.wants(segment))?;
+        // What is kept in front of that is for others that begin in it, and is no history.
+        let whole = self.log.first_whole();
+        let wanted = |segment: &&KeptSegment| segment.first >= whole && self.topics.wants(segment);
+        let segment = segments.iter().find(wanted)?;
         let reader = self.log.reader(segment.first);
         if reader.is_err() {
             self.topics.give_up(segment.number);
@@ -211,8 +214,7 @@ impl<D: Disk> Archive<D> {
 
     fn read(&mut self, wanted: &Wanted) -> Stretch {
         let (hold, from) = self.holds.take(wanted.from);
-        let first = self.log.first_kept().map_or(Lsn::ZERO, |first| Lsn::new(first.get()));
-        let begin = from.max(first);
+        let begin = from.max(Lsn::new(self.log.first_whole().get()));
         let stretch = Stretch {
             session: wanted.session,
             sub: wanted.sub,

@@ -270,6 +270,44 @@ fn what_is_closed_while_space_is_low_has_its_index_when_there_is_space_again() {
     assert_eq!(world.replay("rare", 1, 0, 1000).0, world.expected("rare", 1, 0));
 }
 
+/// The first segment may be there for a record that begins in it, while those that it begins with
+/// have lost their beginning: who asked for all that there is was refused, again and again.
+#[test]
+fn history_begins_with_what_is_whole() {
+    let mut world = World::new();
+    for n in 0..12 {
+        world.now_ms += 10;
+        world.publish("big", QoS::AtLeastOnce, 200_000 + 1000 * n);
+        world.publish("small", QoS::AtLeastOnce, 100);
+        world.settle();
+    }
+    let (last, mut without_beginning) = (world.published.len() as u64, 0);
+    for below in 1..=last {
+        world.log.trim(zzq_wal::Lsn::new(below));
+        while world.log.helper_step(0) {}
+        let kept = world.log.segments()[0].first.get();
+        let whole = world.log.first_whole().get();
+        if kept == whole {
+            continue;
+        }
+        without_beginning += 1;
+        world.restart(false);
+        assert_eq!(world.replay("#", 1, 0, 50).0, world.expected("#", whole, 0));
+        for back in 0..3 {
+            let time_ms = world.published[usize::try_from(below).unwrap() - 1].time_ms - 10 * back;
+            let expected = world.expected("big", whole, time_ms);
+            assert_eq!(world.replay("big", kept, time_ms, 50).0, expected);
+        }
+        world.restart(true);
+        while world.archive.step() {}
+        let segments = topics::closed(&world.log);
+        let mut readable =
+            segments.iter().filter(|one| one.first.get() >= whole && one.first <= one.last);
+        assert!(readable.all(|one| world.indexed().contains(&one.number)), "below {below}");
+    }
+    assert!(without_beginning > 3, "{without_beginning}");
+}
+
 #[test]
 fn what_comes_is_the_same_whatever_was_read_before() {
     for seed in 0..4 {
@@ -308,7 +346,7 @@ fn what_comes_is_the_same_whatever_was_read_before() {
         let below = zzq_wal::Lsn::new(last as u64 / 2);
         world.log.trim(below);
         while world.log.helper_step(0) {}
-        let first = world.log.first_kept().unwrap().get();
+        let first = world.log.first_whole().get();
         assert!(first > 1);
         assert_eq!(world.replay("+/b", 1, 0, 50).0, world.expected("+/b", first, 0));
         while world.archive.step() {}

@@ -202,10 +202,10 @@ impl<D: Disk> Journal<D> {
         self.log.as_ref().map_or(0, |seat| seat.log.free_bytes())
     }
 
-    /// The first record that the log still holds.
-    pub(super) fn first_kept(&self) -> Lsn {
-        let first = self.log.as_ref().and_then(|seat| seat.log.first_kept());
-        first.map_or(Lsn::ZERO, |first| Lsn::new(first.get()))
+    /// The first record from which on the log can be read, or the next one to come; zero without a
+    /// log.
+    pub(super) fn first_whole(&self) -> Lsn {
+        self.log.as_ref().map_or(Lsn::ZERO, |seat| Lsn::new(seat.log.first_whole().get()))
     }
 
     /// How long writes of the log have taken, the longest of them since the last call.

@@ -336,7 +336,7 @@ impl<D: Disk> Shell<D> {
         }
         let mut begins = begin(&asked, self.now_ms);
         let mut said = None;
-        let (oldest, newest) = (self.journal.first_kept(), self.journal.appended_lsn());
+        let (oldest, newest) = (self.journal.first_whole(), self.journal.appended_lsn());
         if let Start::Offset(offset) = asked.start {
             if offset < oldest.get() {
                 let oldest = oldest.get();

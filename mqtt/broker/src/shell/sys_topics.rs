@@ -99,7 +99,7 @@ impl<D: Disk> Shell<D> {
             appended: appended.get(),
             state: self.store_state(),
             free: self.journal.free_bytes(),
-            first: self.journal.first_kept().get(),
+            first: self.journal.first_whole().get(),
             images: self.shared.images.counts(),
             segments: self.journal.segments(),
             recent: self.sys.recent(&counts, appended.get(), self.journal.write_times()),

@@ -15,7 +15,7 @@ use zzq_lanes::driver::Rest;
 use zzq_lanes::driver::mem::MemPeer;
 use zzq_lanes::{LaneWaker, Limits as LaneLimits};
 use zzq_types::{
-    PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
+    PacketId, Properties, PropertiesBuf, Property, PropertyId, ProtocolVersion, QoS, ReasonCode,
     SubscribeOptions, TopicName,
 };
 use zzq_wal::sim_disk::{Fault, SimDisk, Survival};
@@ -244,6 +244,11 @@ impl World {
         self.settle();
     }
 
+    /// Its log.
+    pub(super) fn log(&self) -> &Log<SimDisk> {
+        self.broker.log().expect("a log")
+    }
+
     /// The newest record of the log.
     pub(super) fn appended(&self) -> u64 {
         self.broker.log().map_or(0, |log| log.appended().get())
@@ -430,6 +435,11 @@ impl<'a> Line<'a> {
     pub(super) fn retained(self) -> Self {
         Self { retain: true, ..self }
     }
+}
+
+/// A text of so many bytes, which begins with three digits.
+pub(super) fn long(n: usize, bytes: usize) -> String {
+    format!("{n:03}{}", ".".repeat(bytes - 3))
 }
 
 /// A client's end of a connection.
@@ -646,7 +656,10 @@ fn show(packet: &Packet<'_>) -> String {
             let failed = if failed { " failed" } else { "" };
             format!("{name} {}{failed}", ack.packet_id.get())
         }
-        Packet::SubAck(ack) => format!("{name} {}", ack.packet_id.get()),
+        Packet::SubAck(ack) => match ack.properties.find(PropertyId::ReasonString) {
+            Some(Property::ReasonString(why)) => format!("{name} {} {why}", ack.packet_id.get()),
+            _ => format!("{name} {}", ack.packet_id.get()),
+        },
         Packet::UnsubAck(ack) => format!("{name} {}", ack.packet_id.get()),
         _ => name.into(),
     }

@@ -123,3 +123,38 @@ fn what_was_read_goes_when_no_history_can_follow_in_a_failed_log() {
     world.pass(20);
     assert_eq!((world.shell(0).replaying.counted(), world.shell(0).replaying.memory()), (0, 0));
 }
+
+/// A start knows no more of what was let go than the log. That may begin with the end of a message
+/// whose beginning is gone: who asked for the oldest there was sent away, however often it asked.
+#[test]
+fn after_a_start_history_begins_with_what_is_whole() {
+    for version in [V311, V5] {
+        let mut without_beginning = 0;
+        for messages in 3..9 {
+            let mut setup = Setup::new(version);
+            setup.options.log = LogPolicy::All;
+            let mut world = setup.start();
+            let mut publisher = world.guest("publisher");
+            // Each over two segments.
+            let texts: Vec<_> = (0..messages).map(|n| long(n, 300_000)).collect();
+            for text in &texts {
+                world.publish(&mut publisher, Line::new("t", text, AtLeastOnce, 1));
+                world.image();
+            }
+            let mut world = world.kill();
+            let (kept, whole) = (world.log().segments()[0].first, world.log().first_whole());
+            without_beginning += u32::from(kept < whole);
+            let mut reader = world.guest("reader");
+            reader.subscribe(9, "$replay/@1/t", AtMostOnce);
+            world.pass(20);
+            let got = reader.got();
+            let whole = whole.get();
+            let said = format!("SUBACK 9 offset 1 is gone: it starts with {whole}, the oldest");
+            assert_eq!(got[0], if version == V5 && whole > 1 { &said } else { "SUBACK 9" });
+            let newest = &texts[texts.len() + 1 - got.len()..];
+            let is_of = |(line, text): (&String, &String)| line.strip_prefix("t=") == Some(text);
+            assert!(got.len() > 1 && got[1..].iter().zip(newest).all(is_of), "{messages}");
+        }
+        assert!(without_beginning > 0);
+    }
+}

@@ -292,7 +292,7 @@ fn history_goes_before_anybody_is_refused() {
         world.room();
         assert_eq!(publisher.got(), [format!("PUBACK {number}")]);
     }
-    assert!(world.shell(0).journal.first_kept().get() > 1000);
+    assert!(world.shell(0).journal.first_whole().get() > 1000);
     assert_eq!(counts(&world).refused_space, 0);
     assert!(world.shell(0).journal.space() <= Space::Low);
 }
