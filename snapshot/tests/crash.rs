@@ -143,7 +143,7 @@ fn images_follow_one_another_and_what_nobody_needs_goes() {
         life.image().unwrap();
         assert!(life.shelf.images().count() <= 2);
         let last = life.log.durable().get();
-        let first = life.log.first_kept().unwrap().get();
+        let first = life.log.first_whole().get();
         assert!(first <= last.saturating_sub(100) + 1, "the image before has its log: {first}");
         if round % 4 == 0 {
             let durable = life.log.durable().get();
@@ -156,7 +156,7 @@ fn images_follow_one_another_and_what_nobody_needs_goes() {
     let images =
         names.iter().filter(|(name, _)| zzq_snapshot::image_number(name).is_some()).count();
     assert_eq!(images, 2, "{names:?}");
-    assert!(life.log.first_kept().unwrap().get() > 100, "the front of the log was trimmed");
+    assert!(life.log.first_whole().get() > 100, "the front of the log was trimmed");
 }
 
 /// The newest image is damaged afterwards: the one before and a longer log give the same.
@@ -182,7 +182,7 @@ fn a_log_that_begins_behind_the_image_is_refused() {
         life.append(150);
         life.image().unwrap();
     }
-    assert!(life.log.first_kept().unwrap().get() > 1);
+    assert!(life.log.first_whole().get() > 1);
     let names: Vec<_> = life.shelf.images().map(|image| image.name().to_owned()).collect();
     drop(life);
     for name in names {

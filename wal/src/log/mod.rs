@@ -358,11 +358,6 @@ impl<D: Disk> Log<D> {
         self.shared.first_whole()
     }
 
-    /// The first LSN that is still kept, if there is any record.
-    pub fn first_kept(&self) -> Option<Lsn> {
-        self.shared.table.lock().iter().find_map(|segment| segment.first_lsn())
-    }
-
     /// The segments that are kept and hold records, oldest first. Not every record of the first
     /// ones has to be whole: see [`first_whole`](Self::first_whole).
     pub fn segments(&self) -> Vec<KeptSegment> {
