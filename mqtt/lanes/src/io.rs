@@ -227,7 +227,23 @@ impl<H: Handler> LaneIo<'_, H> {
         message: H::Message,
         class: Class,
     ) -> Result<(), H::Message> {
-        let result = self.core.mesh.push(to, message, class);
+        self.send_holding(to, message, class, 0)
+    }
+
+    /// As [`send`](Self::send), a message that holds so many bytes until it is taken: the ring is
+    /// full as well when these are too many together
+    /// ([`Limits::ring_bytes`](crate::Limits::ring_bytes)).
+    ///
+    /// # Panics
+    /// `to` is this lane, or none.
+    pub fn send_holding(
+        &mut self,
+        to: LaneIndex,
+        message: H::Message,
+        class: Class,
+        bytes: usize,
+    ) -> Result<(), H::Message> {
+        let result = self.core.mesh.push(to, message, class, bytes);
         match result {
             Ok(()) => self.core.counters.sent += 1,
             Err(_) => self.core.counters.ring_full += 1,

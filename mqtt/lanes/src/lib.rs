@@ -70,7 +70,7 @@ pub use crate::{
     io::{LaneIo, Output},
     lane::{Lane, LaneParts, group},
     listener::{BindOptions, Listener},
-    ring::{Class, Inlet, Outlet, ring},
+    ring::{Class, Inlet, Outlet, RingCapacity, ring},
     time::Millis,
     waker::LaneWaker,
 };

@@ -54,6 +54,9 @@ pub struct Limits {
     /// Slots of each ring for messages, and how many of them only receipts may use. Default 1024
     /// and 256.
     pub ring: (usize, usize),
+    /// Memory of the messages that are under way to one lane, in bytes: each lane that sends to it
+    /// has an equal share, and one message at least always has room. Default 4 MiB.
+    pub ring_bytes: usize,
     /// Bytes of idle buffers kept for reuse. Default 2 MiB.
     pub pooled_bytes: usize,
     /// Memory of all output together from which on a connection takes no more than it needs, and
@@ -71,6 +74,7 @@ impl Default for Limits {
             reads_per_turn: 1024,
             messages_per_turn: 256,
             ring: (1024, 256),
+            ring_bytes: 4 << 20,
             pooled_bytes: 2 << 20,
             output_bytes: 256 << 20,
         }

@@ -19,7 +19,7 @@ use crate::{
     driver::{Driver, Event, Rest},
     id::{ConnId, LaneIndex, ListenerId, TimerSlot},
     io::LaneIo,
-    ring::Mesh,
+    ring::{RingCapacity, Mesh},
     time::Millis,
     waker::LaneWaker,
 };
@@ -74,9 +74,11 @@ pub struct LaneParts<H: Handler, D: Driver> {
 pub fn group<H: Handler, D: Driver>(wakers: &[LaneWaker], limits: Limits) -> Vec<LaneParts<H, D>> {
     assert!(u16::try_from(wakers.len()).is_ok(), "{} lanes", wakers.len());
     let (slots, reserved) = limits.ring;
-    let meshes = Mesh::group(wakers, slots, reserved);
+    let bytes = limits.ring_bytes / wakers.len().saturating_sub(1).max(1);
+    let meshes = Mesh::group(wakers, RingCapacity { slots, reserved, bytes });
     // Accepted sockets leave the reserved half to connections that move.
-    let transfers = Mesh::group(wakers, 256, 128);
+    let capacity = RingCapacity { slots: 256, reserved: 128, bytes: 0 };
+    let transfers = Mesh::group(wakers, capacity);
     let joined = wakers.iter().zip(meshes).zip(transfers).zip(0u16..);
     joined
         .map(|(((waker, mesh), transfers), lane)| {

@@ -39,7 +39,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             return self.accept(accepted);
         }
         let fresh = Transfer::Fresh(accepted);
-        if let Err(Transfer::Fresh(accepted)) = self.transfers.push(to, fresh, Class::Bulk) {
+        if let Err(Transfer::Fresh(accepted)) = self.transfers.push(to, fresh, Class::Bulk, 0) {
             self.accept(accepted);
         }
     }
@@ -91,7 +91,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     pub(super) fn post_outbox(&mut self) {
         for _ in 0..self.outbox.len() {
             let Some((to, moved)) = self.outbox.pop_front() else { return };
-            if let Err(moved) = self.transfers.push(to, moved, Class::Receipt) {
+            if let Err(moved) = self.transfers.push(to, moved, Class::Receipt, 0) {
                 self.outbox.push_back((to, moved));
             }
         }
