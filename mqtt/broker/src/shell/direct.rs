@@ -80,6 +80,11 @@ impl Direct {
         Self { what, decision_len: 0, bytes: Vec::new() }
     }
 
+    /// Memory that it takes until all have let go of it.
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity()
+    }
+
     /// Where it goes.
     pub(super) fn decision(&self) -> Decision<'_> {
         let decision = Decision::parse(&self.bytes[..self.decision_len]);

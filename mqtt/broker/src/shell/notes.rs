@@ -1,7 +1,7 @@
 //! What lanes tell each other.
 //!
-//! Assumes: a lane's notes to another arrive in order. A ring that is full makes its notes wait
-//! here, in order; publishes are held before that.
+//! Assumes: a lane's notes to another arrive in order. A ring that is full, of notes or of the
+//! memory that they hold, makes its notes wait here, in order; publishes are held before that.
 
 use std::sync::Arc;
 
@@ -61,6 +61,17 @@ pub(crate) enum Note {
     Found(Found),
 }
 
+impl Note {
+    /// Memory that it holds until it is taken, which rings bound. What others than messages hold is
+    /// short, or there for its owner anyway.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Publish(direct) => direct.held_bytes(),
+            _ => 0,
+        }
+    }
+}
+
 /// Where a message was published.
 #[derive(Clone, Copy, Debug)]
 enum Way {
@@ -117,9 +128,10 @@ impl<D: Disk> Shell<D> {
         note: Note,
         class: Class,
     ) {
+        let bytes = note.held_bytes();
         if self.kept_notes.iter().any(|(lane, ..)| *lane == to) {
             self.kept_notes.push_back((to, note, class));
-        } else if let Err(note) = io.send(to, note, class) {
+        } else if let Err(note) = io.send_holding(to, note, class, bytes) {
             planted::block_if(Bug::BlockingPush);
             self.kept_notes.push_back((to, note, class));
         }

@@ -191,6 +191,10 @@ impl<D: Disk> Shell<D> {
         lsn: Lsn,
         picked: &Picked,
     ) -> bool {
+        // Others wait for their rings: all that a session leaves would wait here.
+        if !self.kept_notes.is_empty() {
+            return false;
+        }
         let Some(message) = self.store.get(lsn).cloned() else { return true };
         let qos = picked.qos;
         let mut decision = DecisionBuf::new();

@@ -11,7 +11,7 @@ use crate::metrics::Counts;
 use crate::options::LogPolicy;
 use crate::shell::run::{PIECES_MOST, QUEUED_MOST};
 
-const ALL_QOS: [QoS; 3] = [AtMostOnce, AtLeastOnce, ExactlyOnce];
+pub(super) const ALL_QOS: [QoS; 3] = [AtMostOnce, AtLeastOnce, ExactlyOnce];
 
 /// What of a broker makes a difference to runs.
 #[derive(Clone, Debug)]
@@ -255,7 +255,7 @@ fn so_does_one_at_qos_0() {
 }
 
 /// Names of clients whose sessions are on this lane.
-fn names_on(world: &World, lane: u16, count: usize) -> Vec<String> {
+pub(super) fn names_on(world: &World, lane: u16, count: usize) -> Vec<String> {
     let names = (0..).map(|n| format!("client {n}"));
     names.filter(|name| world.shell(0).home(name).0 == lane).take(count).collect()
 }

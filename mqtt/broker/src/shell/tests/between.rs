@@ -1,0 +1,130 @@
+//! What is under way between lanes is bounded by the memory that it takes, and none of it is lost.
+
+use zzq_types::ProtocolVersion::V5;
+use zzq_types::QoS::AtLeastOnce;
+
+use super::harness::*;
+use super::runs::{ALL_QOS, names_on};
+
+/// What may be under way from one lane to another.
+const SHARE: usize = 256 << 10;
+const LENGTH: usize = 16 << 10;
+/// More than a message takes beside its text.
+const OVERHEAD: usize = 300;
+const MESSAGES: usize = 100;
+
+/// A broker without a log, and the names of a client on each lane.
+fn with_lanes(lanes: u16, setup: Setup) -> (World, Vec<String>) {
+    let mut setup = Setup { lanes, in_memory: true, ..setup };
+    setup.limits.ring_bytes = SHARE * (usize::from(lanes) - 1);
+    let world = setup.start();
+    let names = (0..lanes).map(|lane| names_on(&world, lane, 1).remove(0)).collect();
+    (world, names)
+}
+
+fn texts(length: usize) -> Vec<String> {
+    (1..=MESSAGES).map(|n| long(n, length)).collect()
+}
+
+/// The texts that have come.
+fn taken(receiver: &mut Client) -> Vec<String> {
+    let text = |line: String| Some(line.strip_prefix("t=")?.split(' ').next()?.to_owned());
+    receiver.got().into_iter().filter_map(text).collect()
+}
+
+/// Turns of one lane, while all others rest.
+fn turn(world: &mut World, name: &str) {
+    (0..200).for_each(|_| world.turn_of(name));
+}
+
+/// A lane that took nothing for a while was sent 768 messages, however long they were.
+#[test]
+fn messages_for_a_lane_that_rests_take_no_more_than_their_share() {
+    for version in VERSIONS {
+        for qos in ALL_QOS {
+            for lanes in [2, 3] {
+                let (mut world, names) = with_lanes(lanes, Setup::new(version));
+                let mut receivers = Vec::new();
+                for name in &names[1..] {
+                    let mut receiver = world.guest(name);
+                    world.subscribe(&mut receiver, "t", qos);
+                    receivers.push(receiver);
+                }
+                let mut publisher = world.guest(&names[0]);
+                let texts = texts(LENGTH);
+                for (id, text) in (1..).zip(&texts) {
+                    publisher.publish(Line::new("t", text, qos, id));
+                }
+                turn(&mut world, &names[0]);
+                let kept = world.shell(0).kept_notes.len();
+                assert_eq!(kept, receivers.len(), "the first one for which there is no room");
+                let mut got = Vec::new();
+                for (receiver, name) in receivers.iter_mut().zip(&names[1..]) {
+                    turn(&mut world, name);
+                    got.push(taken(receiver));
+                    let count = got[got.len() - 1].len();
+                    assert!(count * LENGTH <= SHARE, "{count} were under way");
+                    assert!((count + 1) * (LENGTH + OVERHEAD) > SHARE, "{count} are too few");
+                }
+                world.settle();
+                for (receiver, mut got) in receivers.iter_mut().zip(got) {
+                    got.append(&mut taken(receiver));
+                    assert!(got == texts, "{version:?} {qos:?} {lanes}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_longer_than_the_share_goes_alone() {
+    for qos in ALL_QOS {
+        let (mut world, names) = with_lanes(2, Setup::new(V5));
+        let mut receiver = world.guest(&names[1]);
+        world.subscribe(&mut receiver, "t", qos);
+        let mut publisher = world.guest(&names[0]);
+        let texts = &texts(SHARE + 1)[..5];
+        for (id, text) in (1..).zip(texts) {
+            publisher.publish(Line::new("t", text, qos, id));
+        }
+        for text in &texts[..4] {
+            turn(&mut world, &names[0]);
+            turn(&mut world, &names[1]);
+            assert!(taken(&mut receiver) == [text.as_str()], "one at a time");
+        }
+        world.settle();
+        assert!(taken(&mut receiver) == [texts[4].as_str()]);
+    }
+}
+
+/// All that an ended session left to a member on another lane was copied at once.
+#[test]
+fn what_an_ended_session_leaves_goes_on_within_the_share_too() {
+    let (mut world, names) = with_lanes(2, Setup::new(V5));
+    let mut away = world.member(&names[0]);
+    world.subscribe(&mut away, "$share/group/t", AtLeastOnce);
+    away.disconnect();
+    let publisher_name = names_on(&world, 0, 2).remove(1);
+    let mut publisher = world.guest(&publisher_name);
+    let texts = texts(LENGTH);
+    for (id, text) in (1..).zip(&texts) {
+        world.publish(&mut publisher, Line::new("t", text, AtLeastOnce, id));
+    }
+    let mut other = world.guest(&names[1]);
+    world.subscribe(&mut other, "$share/group/t", AtLeastOnce);
+    assert!(taken(&mut other).is_empty());
+    // One that is accepted on each lane; the session ends on the first.
+    let mut again = [world.open(), world.open()];
+    for client in &mut again {
+        client.connect(&Hello::guest(&names[0]));
+    }
+    turn(&mut world, &publisher_name);
+    assert_eq!(world.shell(0).kept_notes.len(), 1, "it goes on when there is room");
+    turn(&mut world, &names[1]);
+    let mut got = taken(&mut other);
+    assert!(got.len() * LENGTH <= SHARE, "{} were under way", got.len());
+    world.settle();
+    got.append(&mut taken(&mut other));
+    got.sort_unstable();
+    assert!(got == texts);
+}
