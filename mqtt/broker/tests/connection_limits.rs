@@ -27,12 +27,7 @@ fn counted(watcher: &mut Client, wanted: &[(&str, &str)]) {
     for (name, wanted) in wanted {
         let topic = format!("$SYS/broker/{name}");
         watcher.subscribe(&topic, 0);
-        loop {
-            let message = watcher.expect_message();
-            if message.topic == topic && message.payload_text() == *wanted {
-                break;
-            }
-        }
+        watcher.expect_value(&topic, |value| value == *wanted);
     }
 }
 
@@ -93,9 +88,10 @@ fn who_does_not_connect_in_time_is_closed_and_counted() {
             silent.expect_close();
         }
         let mut watcher = comes_in(broker, "watcher");
-        watcher.subscribe("$SYS/broker/connections/timeouts/connect", 0);
+        let timeouts = "$SYS/broker/connections/timeouts/connect";
+        watcher.subscribe(timeouts, 0);
         // The watcher itself may have been late.
-        while watcher.expect_message().payload_text().parse::<u32>().unwrap() < 2 {}
+        watcher.expect_value(timeouts, |value| value.parse::<u32>().unwrap() >= 2);
         counted(&mut watcher, &[("connections/faults", "0")]);
     });
 }
@@ -300,8 +296,9 @@ fn what_is_held_for_full_queues_is_bounded_for_all_clients_together() {
         watcher.subscribe("$SYS/broker/publish/bytes/held", 0);
         let mut held = || watcher.expect_message().payload_text().parse::<u64>().unwrap();
         // Those that come before it is known that the queue is full are taken.
-        let mut id = 0;
+        let (mut id, end) = (0, Instant::now() + PATIENCE);
         while held() < TOTAL - 1100 {
+            assert!(Instant::now() < end, "so much is never held");
             id += 1;
             publish(id);
         }

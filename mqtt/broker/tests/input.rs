@@ -20,12 +20,7 @@ const GROWTH_KIB: u64 = 12 << 10;
 fn counted(watcher: &mut Client, name: &str, is_so: impl Fn(u64) -> bool) {
     let topic = format!("$SYS/broker/{name}");
     watcher.subscribe(&topic, 0);
-    loop {
-        let message = watcher.expect_message();
-        if message.topic == topic && is_so(message.payload_text().parse().unwrap()) {
-            return;
-        }
-    }
+    watcher.expect_value(&topic, |value| is_so(value.parse().unwrap()));
 }
 
 /// Far more have begun a packet than there is room for: memory is bounded, small packets pass, and

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use Version::{V4, V5};
 use clients::{Moment, Publisher, Subscriber};
-use support::{Broker, Client, Connect, PATIENCE, Publish, Random, Received, Version, show};
+use support::{Broker, Client, Connect, PATIENCE, Publish, Random, Received, Stops, Version, show};
 
 const LANES: [&str; 2] = ["--lanes", "3"];
 /// Clients of one kind: that all of these are on two lanes of three is unlikely, and the same in
@@ -126,6 +126,7 @@ fn subscriptions_change_under_load_without_a_gap() {
         let stop = AtomicBool::new(false);
         let now = || begun.each_ref().map(|begun| begun.load(Ordering::SeqCst));
         thread::scope(|scope| {
+            let _stops = Stops(&stop);
             for (n, begun) in begun.iter().enumerate() {
                 let client = Client::connect(broker, V4, &format!("load {n}"));
                 let stop = &stop;
@@ -169,7 +170,6 @@ fn subscriptions_change_under_load_without_a_gap() {
                     }
                 }
             }
-            stop.store(true, Ordering::SeqCst);
         });
     });
 }
@@ -182,6 +182,7 @@ fn a_retained_message_comes_once_beside_live_ones() {
         let begun = AtomicU64::new(0);
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
+            let _stops = Stops(&stop);
             let client = Client::connect(broker, V4, "load");
             scope.spawn(|| load(client, "r/t", true, &begun, &stop));
             for round in 0..ROUNDS {
@@ -197,7 +198,6 @@ fn a_retained_message_comes_once_beside_live_ones() {
                     last = Some(n);
                 }
             }
-            stop.store(true, Ordering::SeqCst);
         });
     });
 }

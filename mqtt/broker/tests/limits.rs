@@ -19,8 +19,9 @@ fn with_flags(flags: &[&str], test: impl Fn(&Broker)) {
 /// Waits until a number below `$SYS/broker` is this.
 fn counted(broker: &Broker, name: &str, wanted: &str) {
     let mut watcher = Client::connect(broker, V5, "watcher");
-    watcher.subscribe(&format!("$SYS/broker/{name}"), 0);
-    while watcher.expect_message().payload_text() != wanted {}
+    let topic = format!("$SYS/broker/{name}");
+    watcher.subscribe(&topic, 0);
+    watcher.expect_value(&topic, |value| value == wanted);
 }
 
 /// CONNACK of a CONNECT that is refused, and the close.
@@ -205,7 +206,7 @@ fn a_client_that_sends_too_much_is_slowed_and_not_cut_off() {
             fast.expect_hex("D0 00");
             let mut watcher = Client::connect(broker, V5, "watcher");
             watcher.subscribe("$SYS/broker/clients/throttled", 0);
-            while watcher.expect_message().payload_text() == "0" {}
+            watcher.expect_value("$SYS/broker/clients/throttled", |value| value != "0");
         });
     }
 }

@@ -4,10 +4,8 @@
 
 mod support;
 
-use std::time::Instant;
-
 use Version::{V4, V5};
-use support::{Broker, Client, Connect, PATIENCE, Publish, Version};
+use support::{Broker, Client, Connect, Publish, Version};
 
 const QUOTA_EXCEEDED: u8 = 0x97;
 
@@ -32,15 +30,9 @@ fn away(broker: &Broker, version: Version) -> Connect {
 #[track_caller]
 fn until(broker: &Broker, topic: &str, value: &str) {
     let mut watcher = Client::connect(broker, V4, "watcher");
-    watcher.subscribe(&format!("$SYS/broker/{topic}"), 0);
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let said = watcher.expect_message();
-        if said.payload_text() == value {
-            return;
-        }
-        assert!(Instant::now() < end, "{topic} is {}, not {value}", said.payload_text());
-    }
+    let topic = format!("$SYS/broker/{topic}");
+    watcher.subscribe(&topic, 0);
+    watcher.expect_value(&topic, |said| said == value);
 }
 
 #[test]

@@ -6,17 +6,6 @@ mod support;
 use Version::V5;
 use support::{Broker, Client, Connect, Version};
 
-/// Reads until `topic` says something that is as wanted; what it said.
-fn wait_for(client: &mut Client, topic: &str, wanted: impl Fn(&str) -> bool) -> String {
-    loop {
-        let message = client.expect_message();
-        let value = message.payload_text();
-        if message.topic == topic && wanted(value) {
-            return value.to_owned();
-        }
-    }
-}
-
 /// A number that has moved.
 fn counted(value: &str) -> bool {
     value.parse::<f64>().is_ok_and(|value| value > 0.0)
@@ -31,28 +20,28 @@ fn tools_find_mosquittos_names_and_their_values_move() {
     publisher.say("t", "one", 1);
     for topic in ["load/publish/received/1min", "load/messages/sent/15min", "load/connections/5min"]
     {
-        wait_for(&mut watcher, &format!("$SYS/broker/{topic}"), counted);
+        watcher.expect_value(&format!("$SYS/broker/{topic}"), counted);
     }
     let most = |value: &str| value == "2";
-    wait_for(&mut watcher, "$SYS/broker/clients/maximum", most);
-    wait_for(&mut watcher, "$SYS/broker/publish/messages/received", |value| value == "1");
-    wait_for(&mut watcher, "$SYS/broker/store/state", |value| value == "writable");
+    watcher.expect_value("$SYS/broker/clients/maximum", most);
+    watcher.expect_value("$SYS/broker/publish/messages/received", |value| value == "1");
+    watcher.expect_value("$SYS/broker/store/state", |value| value == "writable");
     for (topic, wanted) in [
         ("groups/count", counted as fn(&str) -> bool),
         ("segments/count", counted),
         ("offset/lag", |value| value == "0"),
         ("acknowledgements/held", |value| value == "0"),
     ] {
-        wait_for(&mut watcher, &format!("$SYS/broker/store/{topic}"), wanted);
+        watcher.expect_value(&format!("$SYS/broker/store/{topic}"), wanted);
     }
     // Of the writes since the values before.
     for topic in ["fsync/microseconds", "fsync/microseconds/maximum", "commit/microseconds"] {
         publisher.say("t", "two", 1);
-        wait_for(&mut watcher, &format!("$SYS/broker/store/{topic}"), counted);
+        watcher.expect_value(&format!("$SYS/broker/store/{topic}"), counted);
     }
     publisher.disconnect();
-    wait_for(&mut watcher, "$SYS/broker/clients/connected", |value| value == "1");
-    wait_for(&mut watcher, "$SYS/broker/clients/maximum", most);
+    watcher.expect_value("$SYS/broker/clients/connected", |value| value == "1");
+    watcher.expect_value("$SYS/broker/clients/maximum", most);
 }
 
 #[test]
@@ -71,7 +60,7 @@ fn what_is_stored_and_passes_is_told_in_bytes() {
         let mut watcher = Client::connect(&broker, V5, "watcher");
         watcher.subscribe("$SYS/broker/#", 0);
         let told = |watcher: &mut Client, name: &str, wanted: &str| {
-            wait_for(watcher, &format!("$SYS/broker/{name}"), |value| value == wanted);
+            watcher.expect_value(&format!("$SYS/broker/{name}"), |value| value == wanted);
         };
         let (mut away, _) = Connect::persistent(V5, "away").open(&broker);
         away.subscribe("$share/group/t", 1);
@@ -88,7 +77,7 @@ fn what_is_stored_and_passes_is_told_in_bytes() {
         for name in ["store/messages/count", "messages/stored"] {
             told(&mut watcher, name, "2");
         }
-        wait_for(&mut watcher, "$SYS/broker/store/messages/bytes", |value| {
+        watcher.expect_value("$SYS/broker/store/messages/bytes", |value| {
             value.parse::<u64>().is_ok_and(|bytes| (1500..1600).contains(&bytes))
         });
         let (mut back, _) = Connect::persistent(V5, "away").open(&broker);
@@ -96,7 +85,7 @@ fn what_is_stored_and_passes_is_told_in_bytes() {
         back.acknowledge(&message);
         publisher.retain("r", "", 1);
         told(&mut watcher, "store/messages/bytes", "0");
-        wait_for(&mut watcher, "$SYS/broker/publish/bytes/sent", |value| {
+        watcher.expect_value("$SYS/broker/publish/bytes/sent", |value| {
             value.parse::<u64>().is_ok_and(|bytes| bytes > 1000)
         });
     }

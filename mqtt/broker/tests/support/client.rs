@@ -46,6 +46,8 @@ impl Client {
     }
 
     fn new(stream: TcpStream, version: Version) -> Self {
+        // However long the broker has reasons not to read.
+        stream.set_write_timeout(Some(10 * PATIENCE)).expect("a socket option");
         Self { stream, version, buffer: Vec::new(), waiting: VecDeque::new(), next_id: 100 }
     }
 
@@ -252,6 +254,21 @@ impl Client {
     pub(crate) fn expect_message(&mut self) -> Message {
         let packet = self.expect_packet();
         Message::decode(&packet, self.version)
+    }
+
+    /// Takes messages until one on this topic says something that is as wanted; what it says.
+    #[track_caller]
+    pub(crate) fn expect_value(&mut self, topic: &str, is_so: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let message = self.expect_message();
+            let said = message.payload_text();
+            if message.topic == topic && is_so(said) {
+                return said.to_owned();
+            }
+            let other = &message.topic;
+            assert!(Instant::now() < end, "{topic} is not as wanted: the last is {other}, {said}");
+        }
     }
 
     /// The next message has this topic and payload; it is acknowledged.

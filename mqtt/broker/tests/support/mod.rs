@@ -27,5 +27,15 @@ pub(crate) use wire::{
     text, values,
 };
 
+/// Stops when it is dropped what goes on until then: also where a test fails, whose other threads
+/// would never end.
+pub(crate) struct Stops<'a>(pub(crate) &'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
 /// A failure, never a pause: no wait of these tests ends by this in a run that passes.
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_mins(1);

@@ -19,7 +19,7 @@ use crate::{
     driver::{Driver, Event, Rest},
     id::{ConnId, LaneIndex, ListenerId, TimerSlot},
     io::LaneIo,
-    ring::{RingCapacity, Mesh},
+    ring::{Mesh, RingCapacity},
     time::Millis,
     waker::LaneWaker,
 };
