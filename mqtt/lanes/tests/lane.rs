@@ -7,7 +7,7 @@ use std::{io::ErrorKind, time::Duration};
 use proptest::prelude::*;
 use support::{Echo, Told, ask, frame};
 use zzq_lanes::{
-    CloseReason, Lane, LaneIndex, LaneWaker, Limits, Millis, TimerSlot,
+    Close, CloseReason, Lane, LaneIndex, LaneWaker, Limits, Millis, TimerSlot,
     driver::{
         Driver, Event, Ready, Rest,
         mem::{MemDriver, MemPeer},
@@ -145,6 +145,20 @@ fn reads_of_one_turn_are_bounded_and_everyone_has_a_turn() {
         let served = peers.iter().filter(|peer| peer.unread() == 0).count();
         assert_eq!(served, (turn * 3).min(10));
     }
+}
+
+/// What was kept of it is offered to nobody.
+#[test]
+fn a_paused_connection_that_is_closed_lets_its_lane_rest() {
+    let (mut lane, peer) = lane();
+    lane.handler_mut().pause_after = Some(0);
+    peer.send(&frame(b"kept"));
+    settle(&mut lane);
+    let conn = lane.handler().told[0].0;
+    lane.with_io(|_, io| io.close(conn, Close::AfterFlush));
+    settle(&mut lane);
+    assert!(peer.is_ended() && !peer.is_closed(), "it waits for its peer's end");
+    assert_idle(&mut lane);
 }
 
 #[test]
@@ -309,7 +323,7 @@ fn a_late_event_of_a_closed_connection_never_reaches_its_successor() {
     lane.driver_mut().inject(Event::Ready { conn: old, ready: broken });
     lane.with_io(|_, io| {
         assert!(!io.write(old, b"to nobody"));
-        io.close(old, zzq_lanes::Close::Now);
+        io.close(old, Close::Now);
         io.set_timer(old, TimerSlot::A, Millis(1));
     });
     settle(&mut lane);

@@ -221,6 +221,7 @@ impl<H: Handler> Core<H> {
         let Some(conn) = self.open_mut(id) else { return };
         conn.phase = Phase::Closing;
         conn.reason = why;
+        conn.flags.clear(Flags::OFFER);
         self.ending.push(id);
         self.set_timer(id, LINGER, due);
         self.drop_input(id);
