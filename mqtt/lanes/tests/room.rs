@@ -140,6 +140,22 @@ fn those_who_wait_are_served_in_their_order_and_nobody_passes_them() {
 }
 
 #[test]
+fn who_waits_is_served_though_what_has_room_leaves_no_less_behind() {
+    let mut world = World::new(60_000);
+    let (owner, waits) = (world.connect(), world.connect());
+    let (short, long) = (frame(&vec![1; 5000]), frame(&vec![2; 60_000]));
+    owner.send(&short[..2000]);
+    world.settle();
+    waits.send(&long[..5000]);
+    world.settle();
+    assert_eq!([0, 1].map(|peer| world.waits(peer)), [false, true]);
+    owner.send(&[&short[2000..], &long[..20_000]].concat());
+    world.settle();
+    assert_eq!(owner.receive(), short);
+    assert_eq!([0, 1].map(|peer| world.waits(peer)), [true, false], "it is last in line now");
+}
+
+#[test]
 fn short_packets_pass_while_there_is_no_room() {
     let mut world = World::new(100);
     let owner = world.connect();

@@ -10,7 +10,7 @@
 //! would keep its room for ever: who has had it for too long ends, once others wait.
 //! Does not know: packets. How long one is the handler says ([`crate::LaneIo::want`]).
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     /// Those whose flag `ROOM` is set. How much each has is what it is charged.
-    granted: HashMap<ConnId, Granted>,
+    granted: BTreeMap<ConnId, Granted>,
     /// Those whose flag `SHORT` is set, the first to be served first, and some that are gone.
     line: VecDeque<ConnId>,
     /// When to look next at who has had room for too long.
@@ -66,8 +66,18 @@ impl<H: Handler> Core<H> {
         granted.saturating_sub(kept).max(LEAST)
     }
 
+    /// The handler was offered a connection's input, or there was too little of it. Counts what is
+    /// left, seeks room for what it has begun, gives up what it had for a packet that `is_done`.
+    /// Needed only where room is its concern ([`Conn::concerns_room`]).
+    pub(crate) fn see_to_room(&mut self, id: ConnId, is_done: bool) {
+        if is_done {
+            self.give_up_room(id);
+        }
+        self.charge(id);
+        self.seek_room(id);
+    }
+
     /// Counts what the connection takes now.
-    #[inline]
     pub(crate) fn charge(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let mut takes = as_u32(conn.input.capacity());
@@ -78,7 +88,9 @@ impl<H: Handler> Core<H> {
     }
 
     fn charge_now(&mut self, id: ConnId, takes: u32) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.charged != takes) else {
+            return;
+        };
         let before = std::mem::replace(&mut conn.charged, takes);
         self.totals.input_held = self.totals.input_held - before as usize + takes as usize;
         // Whoever waits is served in the next turn.
@@ -86,15 +98,8 @@ impl<H: Handler> Core<H> {
     }
 
     /// The handler has left this connection's input as it is: room is sought for what it wants.
-    #[inline]
-    pub(crate) fn seek_room(&mut self, id: ConnId) {
-        if self.open(id).is_some_and(|conn| needed(conn) > LEAST) {
-            self.seek_much_room(id);
-        }
-    }
-
-    fn seek_much_room(&mut self, id: ConnId) {
-        let Some(conn) = self.open(id) else { return };
+    fn seek_room(&mut self, id: ConnId) {
+        let Some(conn) = self.open(id).filter(|conn| needed(conn) > LEAST) else { return };
         // One that is paused, or offered again, gets no more than it has.
         let is_at_rest = conn.flags.has(Flags::PAUSED | Flags::OFFER | Flags::SHORT);
         if is_at_rest || needed(conn) > self.limits.input_bytes {
@@ -145,6 +150,8 @@ impl<H: Handler> Core<H> {
             let granted = self.room.granted.remove(&id);
             assert!(granted.is_some(), "{id} has no room to give up");
             self.charge(id);
+            // Whoever waits may have room by that alone: one always has.
+            self.again |= !self.room.line.is_empty();
         }
     }
 
@@ -220,6 +227,17 @@ impl<H: Handler> Core<H> {
         let next = all.get(overdue.len()).map_or(self.now, |(due, _)| *due);
         self.room.look = next.max(self.now + LOOK_EVERY);
         overdue
+    }
+}
+
+impl Conn {
+    /// Whether it has room or needs some, or takes more or less than what is counted. What holds
+    /// of hardly any connection is asked of each after each read: so without a look elsewhere.
+    #[inline]
+    pub(crate) fn concerns_room(&self) -> bool {
+        self.flags.has(Flags::ROOM)
+            || self.charged as usize != self.input.capacity()
+            || needed(self) > LEAST
     }
 }
 

@@ -100,13 +100,10 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let Some(conn) = self.core.conns.get(id) else { return };
         let consumed =
             if got > 0 && end >= conn.want as usize { self.offer_hot(id, end) } else { 0 };
-        if consumed > 0 {
-            self.core.give_up_room(id);
-        }
         let rest = std::mem::take(&mut self.hot);
         self.keep(id, &rest[consumed..end]);
         self.hot = rest;
-        self.after_input(id);
+        self.after_input(id, consumed > 0);
     }
 
     /// Much is kept already: add to it, and call the handler when it has what it wants.
@@ -119,7 +116,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         if got > 0 && conn.input.len() >= conn.want as usize {
             self.offer_kept(id);
         } else {
-            self.after_input(id);
+            self.after_input(id, false);
         }
     }
 
@@ -131,9 +128,6 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let mut io = LaneIo { core: &mut self.core };
         let consumed = self.handler.bytes(&mut io, id, &kept);
         assert!(consumed <= kept.len(), "{consumed} consumed of {}", kept.len());
-        if consumed > 0 {
-            self.core.give_up_room(id);
-        }
         if consumed == 0
             && let Some(conn) = self.core.conns.get_mut(id)
             && conn.keeps_input()
@@ -145,7 +139,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             kept.clear();
             self.core.pool.give(kept);
         }
-        self.after_input(id);
+        self.after_input(id, consumed > 0);
     }
 
     fn offer_hot(&mut self, id: ConnId, end: usize) -> usize {
@@ -191,7 +185,10 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     }
 
     fn keep(&mut self, id: ConnId, rest: &[u8]) {
-        let Some(conn) = self.core.conns.get_mut(id).filter(|_| !rest.is_empty()) else { return };
+        if rest.is_empty() {
+            return;
+        }
+        let Some(conn) = self.core.conns.get_mut(id) else { return };
         if !conn.keeps_input() {
             self.core.counters.dropped_input += rest.len() as u64;
             return;
@@ -203,11 +200,15 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.core.totals.input += rest.len();
     }
 
-    /// The handler has returned: bounds, the peer's end, and all that was asked for.
-    fn after_input(&mut self, id: ConnId) {
-        self.core.charge(id);
-        self.core.seek_room(id);
-        if let Some(conn) = self.core.conns.get_mut(id)
+    /// The handler has returned, and `is_done` with some of the input: room, bounds, the peer's
+    /// end, and all that was asked for.
+    fn after_input(&mut self, id: ConnId, is_done: bool) {
+        let mut conn = self.core.conns.get_mut(id);
+        if conn.as_deref().is_some_and(Conn::concerns_room) {
+            self.core.see_to_room(id, is_done);
+            conn = self.core.conns.get_mut(id);
+        }
+        if let Some(conn) = conn
             && conn.phase == Phase::Open
         {
             let needed = conn.input.len().max(conn.want as usize);
