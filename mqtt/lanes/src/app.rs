@@ -49,8 +49,8 @@ pub trait Handler: Sized {
     }
 
     /// The packet that this connection has begun has had its room for
-    /// [`crate::Limits::input_patience`] and was not handled, whoever is at fault, and others wait
-    /// for room. It is closed behind this call.
+    /// [`crate::Limits::input_patience`] and was neither complete nor handled, and others wait for
+    /// room. It is closed behind this call.
     fn input_overdue(&mut self, _io: &mut LaneIo<'_, Self>, _conn: ConnId) {}
 
     /// [`LaneIo::notify_drained`] was asked for, and little output waits now.

@@ -1,12 +1,13 @@
 //! Room for input: who has begun a long packet has room for its end, or waits; short ones pass.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail loudly")]
+#![allow(clippy::redundant_closure_for_method_calls, reason = "the methods have one lifetime each")]
 mod support;
 
 use std::time::Duration;
 
 use support::{Echo, Told, frame};
 use zzq_lanes::{
-    CloseReason, ConnId, Lane, LaneWaker, Limits, Millis,
+    CloseReason, ConnId, Lane, LaneIo, LaneWaker, Limits, Millis,
     driver::{
         Rest,
         mem::{MemDriver, MemPeer},
@@ -70,6 +71,13 @@ impl World {
     fn waits(&mut self, peer: usize) -> bool {
         let conn = self.conn(peer);
         self.lane.with_io(|_, io| io.waits_for_room(conn))
+    }
+
+    /// Asks something of the lane about a peer's connection.
+    fn with_io(&mut self, peer: usize, what: impl FnOnce(&mut LaneIo<'_, Echo>, ConnId)) {
+        let conn = self.conn(peer);
+        self.lane.with_io(|_, io| what(io, conn));
+        self.settle();
     }
 
     fn closed(&self) -> Vec<ConnId> {
@@ -237,6 +245,65 @@ fn who_waits_is_served_when_the_patience_of_others_ends() {
     world.pass(Duration::from_millis(1));
     assert_eq!(world.closed(), [world.conn(0)]);
     assert_eq!(waits.receive(), frame(&vec![1; LONG]));
+}
+
+/// One that has room for a packet that has not come whole, and one that waits for it.
+fn kept() -> (World, [MemPeer; 2]) {
+    let mut world = World::new(1);
+    let peers = [world.connect(), world.connect()];
+    for peer in &peers {
+        peer.send(&halves().0);
+        world.settle();
+    }
+    (world, peers)
+}
+
+#[test]
+fn who_is_paused_loses_no_patience_and_has_all_of_it_behind_that() {
+    let (mut world, peers) = kept();
+    world.pass(PATIENCE.saturating_sub(Duration::from_millis(1)));
+    world.with_io(0, |io, conn| io.pause(conn));
+    world.pass(10 * PATIENCE);
+    assert_eq!((world.closed(), world.waits(1)), (vec![], true));
+    world.with_io(0, |io, conn| io.resume(conn));
+    world.pass(PATIENCE.saturating_sub(Duration::from_millis(1)));
+    assert_eq!(world.closed(), []);
+    // What is over already cannot end again.
+    world.with_io(0, |io, conn| io.resume(conn));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.closed(), [world.conn(0)]);
+    peers[1].send(&halves().1);
+    world.settle();
+    assert_eq!(peers[1].receive(), frame(&vec![1; LONG]));
+}
+
+#[test]
+fn a_packet_that_has_come_whole_is_not_overdue_while_its_handler_waits() {
+    let (mut world, peers) = kept();
+    world.lane.handler_mut().pause_after = Some(0);
+    peers[0].send(&halves().1);
+    world.settle();
+    world.pass(10 * PATIENCE);
+    assert_eq!((world.closed(), world.waits(1)), (vec![], true));
+    world.lane.handler_mut().pause_after = None;
+    world.with_io(0, |io, conn| io.resume(conn));
+    assert_eq!(peers[0].receive(), frame(&vec![1; LONG]));
+    assert!(!world.waits(1));
+}
+
+#[test]
+fn who_is_paused_for_clients_loses_patience_all_the_same() {
+    let (mut world, peers) = kept();
+    world.with_io(0, |io, conn| io.pause_for_peers(conn));
+    world.pass(PATIENCE.saturating_sub(Duration::from_millis(1)));
+    world.with_io(0, |io, conn| {
+        io.resume(conn);
+        io.pause_for_peers(conn);
+    });
+    assert_eq!(world.closed(), []);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.closed(), [world.conn(0)]);
+    assert!(peers[0].is_ended() && !world.waits(1));
 }
 
 #[test]

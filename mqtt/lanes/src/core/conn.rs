@@ -96,6 +96,8 @@ impl Flags {
     pub(crate) const ROOM: u16 = 1 << 12;
     /// It waits for room, and is not read.
     pub(crate) const SHORT: u16 = 1 << 13;
+    /// What it is paused for is up to clients: see [`crate::LaneIo::pause_for_peers`].
+    pub(crate) const PEERS: u16 = 1 << 14;
     /// It ends as soon as the callback returns.
     pub(crate) const DOOMED: u16 = 1 << 9;
 

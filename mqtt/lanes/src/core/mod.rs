@@ -42,7 +42,8 @@ pub struct Limits {
     /// Default 256 MiB.
     pub input_held: usize,
     /// How long a connection may have room for a packet and not have it handled while others wait
-    /// for room. Then [`Handler::input_overdue`] is called. Default 30 s.
+    /// for room. Then [`Handler::input_overdue`] is called. While it is paused that time does not
+    /// run, and it begins anew behind a pause. Default 30 s.
     pub input_patience: std::time::Duration,
     /// How long the peer may take to accept the last output of a connection closed after flush,
     /// and then to close its side. Default 2 s.
@@ -231,9 +232,13 @@ impl<H: Handler> Core<H> {
 
     pub(crate) fn unpause(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.flags.clear(Flags::PAUSED);
-        if conn.flags.has(Flags::READABLE) || conn.flags.has(Flags::OFFER) {
+        let was_ours = conn.flags.take(Flags::PAUSED) & !conn.flags.take(Flags::PEERS);
+        let has_room = conn.flags.has(Flags::ROOM);
+        if conn.flags.has(Flags::READABLE | Flags::OFFER) {
             self.enqueue(id);
+        }
+        if was_ours && has_room {
+            self.room.renew(id, self.now);
         }
     }
 

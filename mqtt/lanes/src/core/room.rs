@@ -7,7 +7,8 @@
 //! acknowledgement waits for nothing but a long packet of its own connection.
 //!
 //! Owns: who has room, since when, and who waits. A peer that begins a packet and does not go on
-//! would keep its room for ever: who has had it for too long ends, once others wait.
+//! would keep its room for ever: who has had it for too long ends, once others wait. The time for
+//! which a connection is paused by its handler is not its own, unless that waits for clients.
 //! Does not know: packets. How long one is the handler says ([`crate::LaneIo::want`]).
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -38,6 +39,8 @@ pub(crate) struct Room {
 #[derive(Clone, Copy, Debug)]
 struct Granted {
     since: Millis,
+    /// Since when it could have been done with it.
+    able: Millis,
     /// It has stood in line.
     waited: bool,
 }
@@ -46,6 +49,13 @@ impl Room {
     /// Since when a connection has room that it has waited for.
     pub(crate) fn waited(&self, id: ConnId) -> Option<Millis> {
         self.granted.get(&id).filter(|granted| granted.waited).map(|granted| granted.since)
+    }
+
+    /// The connection could do nothing for its packet until now.
+    pub(crate) fn renew(&mut self, id: ConnId, now: Millis) {
+        if let Some(granted) = self.granted.get_mut(&id) {
+            granted.able = now;
+        }
     }
 
     /// When somebody may have had room for too long; `None`: nobody waits for it.
@@ -137,7 +147,7 @@ impl<H: Handler> Core<H> {
             takes = takes.max(conn.charged);
         } else {
             conn.flags.set(Flags::ROOM);
-            self.room.granted.insert(id, Granted { since, waited });
+            self.room.granted.insert(id, Granted { since, able: since, waited });
         }
         self.charge_now(id, takes);
     }
@@ -201,6 +211,12 @@ impl<H: Handler> Core<H> {
         }
     }
 
+    /// Whether it is up to clients when its packet is done with.
+    fn is_able(&self, id: ConnId) -> bool {
+        let flags = self.conns.get(id).map(|conn| conn.flags);
+        flags.is_some_and(|flags| !flags.has(Flags::PAUSED) || flags.has(Flags::PEERS))
+    }
+
     /// Those who have had room for too long, the first of them first, as many as it takes to have
     /// room for the first in line.
     pub(crate) fn overdue(&mut self) -> Vec<ConnId> {
@@ -210,9 +226,9 @@ impl<H: Handler> Core<H> {
         let first = self.room.line.front().and_then(|id| self.open(*id));
         let mut lacks = first.map_or(0, |first| self.lacks(first));
         let patience = self.limits.input_patience;
-        let granted = self.room.granted.iter();
+        let granted = self.room.granted.iter().filter(|(id, _)| self.is_able(**id));
         let mut all: Vec<_> =
-            granted.map(|(id, granted)| (granted.since + patience, *id)).collect();
+            granted.map(|(id, granted)| (granted.able + patience, *id)).collect();
         all.sort_unstable();
         let mut overdue = Vec::new();
         for (due, id) in &all {
