@@ -142,7 +142,7 @@ impl<D: Disk> Shell<D> {
         if let Some(link) = self.links.get_mut(conn) {
             link.stuffed = true;
         }
-        io.pause(conn);
+        io.pause_for_peers(conn);
         io.notify_drained(conn);
         true
     }

@@ -14,8 +14,8 @@ impl<D: Disk> Shell<D> {
     /// A connection has had room for a packet for too long, and others wait for it.
     pub(super) fn overdue(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         self.counts.overdue_inputs += 1;
-        let why = "its packet had room for 30 s and was not complete or could not be handled, \
-                   while others waited for room: --max-input-total";
+        let why = "its packet had room for 30 s and was not complete, or waited for clients, while \
+                   others waited for room: --max-input-total";
         self.dismiss(io, conn, ReasonCode::QuotaExceeded, why);
     }
 

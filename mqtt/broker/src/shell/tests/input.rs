@@ -2,6 +2,7 @@
 //! silent.
 
 use zzq_codec::{Connect, Delivery, Encoder, Packet, Publish};
+use zzq_types::QoS::AtLeastOnce;
 use zzq_types::{PacketId, ProtocolVersion, TopicName};
 
 use super::harness::*;
@@ -54,6 +55,57 @@ fn who_keeps_room_that_others_wait_for_is_told_and_ended() {
         assert_eq!(waits.got(), ["PUBACK 1"]);
         assert_eq!(metrics::total(&world.shell(0).shared.metrics).overdue_inputs, 1);
     }
+}
+
+#[test]
+fn who_has_room_and_waits_for_the_log_is_not_overdue() {
+    for version in VERSIONS {
+        let (mut world, mut keeps, all) = kept(version);
+        let (mut floods, mut waits) = (world.guest("floods"), world.guest("waits"));
+        world.disk.hold();
+        for id in 1..=4000 {
+            floods.publish(Line::new("u", &"x".repeat(100), AtLeastOnce, id));
+        }
+        world.settle();
+        keeps.send_bytes(&all[5000..]);
+        world.settle();
+        waits.send_bytes(&all[..5000]);
+        world.pass(100_000);
+        assert_eq!(keeps.got(), [""; 0], "{version:?}");
+        assert_eq!(metrics::total(&world.shell(0).shared.metrics).input_waits, 1);
+        world.disk.release_all();
+        world.pass(1000);
+        assert_eq!(keeps.got(), ["PUBACK 1"], "{version:?}");
+        waits.send_bytes(&all[5000..]);
+        world.settle();
+        assert_eq!(waits.got(), ["PUBACK 1"], "{version:?}");
+    }
+}
+
+/// Whose queue it is may be the one that waits for room.
+#[test]
+fn who_has_room_and_waits_for_a_full_queue_has_to_give_it_up() {
+    let mut setup = Setup::new(ProtocolVersion::V311);
+    let limits = &mut setup.options.limits;
+    (limits.max_input_bytes_total, limits.max_queued_messages, limits.max_held_bytes) = (1, 1, 1);
+    let mut world = setup.start();
+    let mut away = world.member("away");
+    world.subscribe(&mut away, "t", AtLeastOnce);
+    away.disconnect();
+    let (mut keeps, mut waits) = (world.guest("keeps"), world.guest("waits"));
+    world.publish(&mut keeps, Line::new("t", "fills", AtLeastOnce, 2));
+    let all = long(ProtocolVersion::V311);
+    for _ in 0..2 {
+        keeps.send_bytes(&all[..5000]);
+        world.settle();
+        keeps.send_bytes(&all[5000..]);
+        world.settle();
+    }
+    waits.send_bytes(&all[..5000]);
+    world.pass(29_000);
+    assert_eq!(keeps.got(), [""; 0]);
+    world.pass(2_000);
+    assert_eq!(keeps.got(), ["closed"]);
 }
 
 #[test]
