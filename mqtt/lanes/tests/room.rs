@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use support::{Echo, Told, frame};
 use zzq_lanes::{
-    CloseReason, ConnId, Lane, LaneIo, LaneWaker, Limits, Millis,
+    Close, CloseReason, ConnId, Lane, LaneIo, LaneWaker, Limits, Millis,
     driver::{
         Rest,
         mem::{MemDriver, MemPeer},
@@ -344,6 +344,27 @@ fn room_is_given_back_by_whoever_leaves_or_is_paused_and_done() {
     world.settle();
     assert_eq!(peers[3].receive(), frame(&vec![1; LONG]));
     assert_eq!((world.held(), world.lane.buffered().input), (0, 0));
+}
+
+#[test]
+fn whoever_leaves_the_line_is_out_of_it_wherever_it_stood() {
+    let mut world = World::new(1);
+    let peers: Vec<MemPeer> = (0..5).map(|_| world.connect()).collect();
+    for peer in &peers {
+        peer.send(&halves().0);
+        world.settle();
+    }
+    peers[2].reset();
+    peers[4].reset();
+    world.settle();
+    world.with_io(1, |io, conn| io.close(conn, Close::AfterFlush));
+    assert_eq!([0, 1, 2, 3, 4].map(|peer| world.waits(peer)), [false, false, false, true, false]);
+    // Nobody waits any more: the one that has room may keep it.
+    peers[3].reset();
+    world.settle();
+    assert_eq!(world.lane.rest(), Rest::Until(Millis(2000)), "but for the one that is closed");
+    world.pass(10 * PATIENCE);
+    assert_eq!((world.closed(), world.lane.rest()), (vec![], Rest::Forever));
 }
 
 #[test]

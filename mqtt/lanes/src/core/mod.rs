@@ -5,6 +5,7 @@
 //! flushes); it is carried out when they have returned.
 mod conn;
 mod counters;
+mod line;
 mod output;
 mod pool;
 mod room;

@@ -10,12 +10,9 @@
 //! would keep its room for ever: who has had it for too long ends, once others wait. The time for
 //! which a connection is paused by its handler is not its own, unless that waits for clients.
 //! Does not know: packets. How long one is the handler says ([`crate::LaneIo::want`]).
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
-use super::{Conn, Core, Flags};
+use super::{Conn, Core, Flags, line::Line};
 use crate::{app::Handler, id::ConnId, time::Millis};
 
 /// A packet of no more than this needs no room; and no read where room is short gives more. A read
@@ -30,8 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Room {
     /// Those whose flag `ROOM` is set. How much each has is what it is charged.
     granted: BTreeMap<ConnId, Granted>,
-    /// Those whose flag `SHORT` is set, the first to be served first, and some that are gone.
-    line: VecDeque<ConnId>,
+    /// Those whose flag `SHORT` is set, the first to be served first.
+    line: Line,
     /// When to look next at who has had room for too long.
     look: Millis,
 }
@@ -125,7 +122,7 @@ impl<H: Handler> Core<H> {
             self.room.look = self.now;
             self.again = true;
         }
-        self.room.line.push_back(id);
+        self.room.line.push(id);
     }
 
     fn fits(&self, conn: &Conn) -> bool {
@@ -170,6 +167,9 @@ impl<H: Handler> Core<H> {
         if conn.flags.take(Flags::ROOM) {
             self.room.granted.remove(&id);
         }
+        if conn.flags.take(Flags::SHORT) {
+            self.room.line.remove(id);
+        }
         self.totals.input_held -= std::mem::take(&mut conn.charged) as usize;
         self.again |= !self.room.line.is_empty();
     }
@@ -178,7 +178,10 @@ impl<H: Handler> Core<H> {
     pub(crate) fn drop_input(&mut self, id: ConnId) {
         self.give_up_room(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.flags.clear(Flags::SHORT);
+        if conn.flags.take(Flags::SHORT) {
+            self.room.line.remove(id);
+            self.again |= !self.room.line.is_empty();
+        }
         let input = std::mem::take(&mut conn.input);
         self.counters.dropped_input += input.len() as u64;
         self.totals.input -= input.len();
@@ -188,13 +191,13 @@ impl<H: Handler> Core<H> {
 
     /// Gives room to those in line, as far as there is some.
     pub(crate) fn serve_line(&mut self) {
-        while let Some(&id) = self.room.line.front() {
-            let waits = self.open(id).filter(|conn| conn.flags.has(Flags::SHORT));
+        while let Some(id) = self.room.line.first() {
+            let waits = self.open(id);
             if waits.is_some_and(|conn| !self.fits(conn)) {
                 return;
             }
             let is_there = waits.is_some();
-            self.room.line.pop_front();
+            self.room.line.remove(id);
             if is_there {
                 self.grant(id, true);
                 self.read_on(id);
@@ -223,7 +226,7 @@ impl<H: Handler> Core<H> {
         if self.room.due().is_none_or(|due| due > self.now) {
             return Vec::new();
         }
-        let first = self.room.line.front().and_then(|id| self.open(*id));
+        let first = self.room.line.first().and_then(|id| self.open(id));
         let mut lacks = first.map_or(0, |first| self.lacks(first));
         let patience = self.limits.input_patience;
         let granted = self.room.granted.iter().filter(|(id, _)| self.is_able(**id));
