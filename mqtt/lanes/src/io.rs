@@ -127,9 +127,18 @@ impl<H: Handler> LaneIo<'_, H> {
         self.core.limits.output_bytes = bytes;
     }
 
-    /// Sets [`crate::Limits::input_held`].
-    pub fn limit_input(&mut self, bytes: usize) {
-        self.core.limits.input_held = bytes;
+    /// Sets [`crate::Limits::input_held`] and [`crate::Limits::input_strangers`].
+    ///
+    /// # Panics
+    /// There are connections already.
+    pub fn limit_input(&mut self, bytes: usize, strangers: Option<usize>) {
+        self.core.limit_input(bytes, strangers);
+    }
+
+    /// The handler knows who `conn` is, if it was a stranger until now: it has room of the part
+    /// that those have. See [`crate::Limits::input_strangers`]. One that moves is a stranger again.
+    pub fn let_in(&mut self, conn: ConnId) {
+        self.core.let_in(conn);
     }
 
     /// Whether `conn` is not read because there is no room for the packet that it has begun.
@@ -299,7 +308,8 @@ impl<H: Handler> LaneIo<'_, H> {
 
     /// What it holds now.
     pub fn buffered(&self) -> BufferTotals {
-        BufferTotals { pooled: self.core.pool.bytes(), ..self.core.totals }
+        let Core { pool, room, totals, .. } = &*self.core;
+        BufferTotals { pooled: pool.bytes(), input_held: room.held(), ..*totals }
     }
 }
 

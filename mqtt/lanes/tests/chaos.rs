@@ -27,6 +27,7 @@ enum Op {
     Pass(u64),
     Pausing(bool),
     Resume,
+    LetIn,
     Turn(usize),
     Settle,
 }
@@ -56,6 +57,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => prop_oneof![1u64..50, 1000u64..5000].prop_map(Op::Pass),
         1 => any::<bool>().prop_map(Op::Pausing),
         1 => Just(Op::Resume),
+        1 => Just(Op::LetIn),
         8 => (0usize..2).prop_map(Op::Turn),
         4 => Just(Op::Settle),
     ];
@@ -85,6 +87,7 @@ impl World {
             reads_per_turn: 3,
             ring: (8, 2),
             input_held,
+            input_strangers: Some(input_held / 4),
             // Nobody is ended for it.
             input_patience: Duration::MAX,
             ..Limits::default()
@@ -140,6 +143,12 @@ impl World {
         }
     }
 
+    fn let_all_in(&mut self) {
+        for lane in &mut self.lanes {
+            lane.with_io(|_, io| io.connections().into_iter().for_each(|conn| io.let_in(conn)));
+        }
+    }
+
     fn apply(&mut self, op: Op) {
         match op {
             Op::Connect if self.peers.len() < 6 => {
@@ -178,6 +187,7 @@ impl World {
                 }
             }
             Op::Resume => self.resume_all(),
+            Op::LetIn => self.let_all_in(),
             Op::Turn(lane) => assert!(self.lanes[lane].turn()),
             Op::Settle => self.settle(),
         }

@@ -31,7 +31,12 @@ struct World {
 
 impl World {
     fn new(input_held: usize) -> Self {
-        let limits = Limits { input_held, input_patience: PATIENCE, ..Limits::default() };
+        Self::with_strangers(input_held, None)
+    }
+
+    fn with_strangers(input_held: usize, input_strangers: Option<usize>) -> Self {
+        let limits =
+            Limits { input_held, input_strangers, input_patience: PATIENCE, ..Limits::default() };
         let parts = group(&[LaneWaker::flag_only()], limits).remove(0);
         Self { lane: Lane::new(parts, Echo::default(), MemDriver::default()), now: Millis(0) }
     }
@@ -389,6 +394,84 @@ fn what_waits_whole_for_its_handler_counts() {
         assert_eq!(peer.receive(), frame(&vec![5; LONG]).repeat(2));
     }
     assert_eq!(world.held(), 0);
+}
+
+/// Each of these has room for two long frames, and not for a third.
+fn two_parts() -> World {
+    World::with_strangers(2 * TOTAL, Some(TOTAL))
+}
+
+#[test]
+fn strangers_wait_for_each_other_and_others_among_themselves() {
+    let mut world = two_parts();
+    let peers: Vec<MemPeer> = (0..6).map(|_| world.connect()).collect();
+    for peer in 3..6 {
+        world.with_io(peer, |io, conn| io.let_in(conn));
+    }
+    let (begin, rest) = halves();
+    for peer in &peers {
+        peer.send(&begin);
+        world.settle();
+    }
+    let waits: Vec<bool> = (0..6).map(|peer| world.waits(peer)).collect();
+    assert_eq!(waits, [false, false, true, false, false, true]);
+    assert!(world.held() <= 2 * TOTAL, "{}", world.held());
+    // What one of a kind gives up another of its kind gets.
+    for (done, waits) in [(0, [false, true]), (3, [false, false])] {
+        peers[done].send(&rest);
+        world.settle();
+        assert_eq!([2, 5].map(|peer| world.waits(peer)), waits, "behind {done}");
+    }
+    for peer in [1, 2, 4, 5] {
+        peers[peer].send(&rest);
+    }
+    world.settle();
+    assert!(peers.iter().all(|peer| peer.receive() == frame(&vec![1; LONG])));
+    assert_eq!(world.held(), 0);
+}
+
+#[test]
+fn who_is_let_in_takes_along_what_it_has_and_waits_for_what_others_have() {
+    let mut world = two_parts();
+    let peers: Vec<MemPeer> = (0..4).map(|_| world.connect()).collect();
+    let (begin, rest) = halves();
+    for peer in &peers {
+        peer.send(&begin);
+        world.settle();
+    }
+    let held = world.held();
+    assert_eq!([0, 1, 2, 3].map(|peer| world.waits(peer)), [false, false, true, true]);
+    world.with_io(3, |io, conn| io.let_in(conn));
+    assert_eq!([2, 3].map(|peer| world.waits(peer)), [true, false], "it had to wait there alone");
+    world.with_io(0, |io, conn| io.let_in(conn));
+    world.with_io(0, |io, conn| io.let_in(conn));
+    assert!(!world.waits(2), "there is room for it now");
+    assert!(world.held() > held);
+    for peer in &peers {
+        peer.send(&rest);
+    }
+    world.settle();
+    assert!(peers.iter().all(|peer| peer.receive() == frame(&vec![1; LONG])));
+    assert_eq!(world.held(), 0);
+}
+
+#[test]
+fn each_part_has_room_for_one_however_little_there_is_and_an_end_to_patience() {
+    let mut world = World::with_strangers(1, Some(0));
+    let peers: Vec<MemPeer> = (0..4).map(|_| world.connect()).collect();
+    for peer in 2..4 {
+        world.with_io(peer, |io, conn| io.let_in(conn));
+    }
+    for peer in &peers {
+        peer.send(&halves().0);
+        world.settle();
+    }
+    assert_eq!([0, 1, 2, 3].map(|peer| world.waits(peer)), [false, true, false, true]);
+    world.pass(PATIENCE);
+    let mut closed = world.closed();
+    closed.sort_unstable();
+    assert_eq!(closed, [world.conn(0), world.conn(2)]);
+    assert_eq!([1, 3].map(|peer| world.waits(peer)), [false, false]);
 }
 
 /// Its buffer grows to what its packet takes, not to twice that.

@@ -98,6 +98,8 @@ impl Flags {
     pub(crate) const SHORT: u16 = 1 << 13;
     /// What it is paused for is up to clients: see [`crate::LaneIo::pause_for_peers`].
     pub(crate) const PEERS: u16 = 1 << 14;
+    /// Its handler has not let it in, and makes that difference.
+    pub(crate) const STRANGER: u16 = 1 << 15;
     /// It ends as soon as the callback returns.
     pub(crate) const DOOMED: u16 = 1 << 9;
 

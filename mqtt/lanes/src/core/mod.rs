@@ -7,6 +7,7 @@ mod conn;
 mod counters;
 mod line;
 mod output;
+mod part;
 mod pool;
 mod room;
 mod table;
@@ -42,6 +43,10 @@ pub struct Limits {
     /// it; one at least always has room, and of shorter ones 8 KiB are kept for each connection.
     /// Default 256 MiB.
     pub input_held: usize,
+    /// How much of [`Limits::input_held`] is for connections that the handler has not let in
+    /// ([`crate::LaneIo::let_in`]), and for no others: they wait for each other alone, and one of
+    /// them always has room as well. Default `None`: there is no difference.
+    pub input_strangers: Option<usize>,
     /// How long a connection may have room for a packet and not have it handled while others wait
     /// for room. Then [`Handler::input_overdue`] is called. While it is paused that time does not
     /// run, and it begins anew behind a pause. Default 30 s.
@@ -71,6 +76,7 @@ impl Default for Limits {
         Self {
             input_bytes: 268_435_460,
             input_held: 256 << 20,
+            input_strangers: None,
             input_patience: std::time::Duration::from_secs(30),
             linger: std::time::Duration::from_secs(2),
             reads_per_turn: 1024,
@@ -136,7 +142,7 @@ impl<H: Handler> Core<H> {
             pool: Pool::new(limits.pooled_bytes),
             counters: Counters::default(),
             totals: BufferTotals::default(),
-            room: Room::default(),
+            room: Room::new(&limits),
             mesh,
             waker,
             ready: VecDeque::new(),

@@ -6,70 +6,121 @@
 //! Where room is short, others are read in pieces of [`LEAST`], which lets short packets pass: an
 //! acknowledgement waits for nothing but a long packet of its own connection.
 //!
-//! Owns: who has room, since when, and who waits. A peer that begins a packet and does not go on
-//! would keep its room for ever: who has had it for too long ends, once others wait. The time for
-//! which a connection is paused by its handler is not its own, unless that waits for clients.
+//! Those whom the handler has not let in, if it makes that difference, have a part of their own:
+//! anybody can be one of them, so they are not to take what others need, and whoever is let in has
+//! had to come this way.
+//!
+//! Owns: what connections are charged, and in which order they get room. A peer that begins a
+//! packet and does not go on would keep its room for ever: who has had it for too long ends, once
+//! others wait. The time for which a connection is paused by its handler is not its own, unless
+//! that waits for clients.
 //! Does not know: packets. How long one is the handler says ([`crate::LaneIo::want`]).
-use std::{collections::BTreeMap, time::Duration};
-
-use super::{Conn, Core, Flags, line::Line};
+use super::{Conn, Core, Flags, Limits, part::Part};
 use crate::{app::Handler, id::ConnId, time::Millis};
 
 /// A packet of no more than this needs no room; and no read where room is short gives more. A read
 /// into less than this a driver may refuse.
 const LEAST: usize = 4 << 10;
 
-/// Between looks at who has had room for too long.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
 /// See the file.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Those whose flag `ROOM` is set. How much each has is what it is charged.
-    granted: BTreeMap<ConnId, Granted>,
-    /// Those whose flag `SHORT` is set, the first to be served first.
-    line: Line,
-    /// When to look next at who has had room for too long.
-    look: Millis,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Granted {
-    since: Millis,
-    /// Since when it could have been done with it.
-    able: Millis,
-    /// It has stood in line.
-    waited: bool,
+    known: Part,
+    /// Of those whose flag `STRANGER` is set.
+    strangers: Part,
 }
 
 impl Room {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let mut room = Self::default();
+        room.limit(limits);
+        room
+    }
+
+    fn limit(&mut self, limits: &Limits) {
+        let strangers = limits.input_strangers;
+        self.strangers.most = strangers.unwrap_or(usize::MAX);
+        self.known.most = limits.input_held.saturating_sub(strangers.unwrap_or(0));
+    }
+
+    fn part(&self, is_strangers: bool) -> &Part {
+        if is_strangers { &self.strangers } else { &self.known }
+    }
+
+    fn part_mut(&mut self, is_strangers: bool) -> &mut Part {
+        if is_strangers { &mut self.strangers } else { &mut self.known }
+    }
+
+    /// Memory that is taken.
+    pub(crate) fn held(&self) -> usize {
+        self.known.held + self.strangers.held
+    }
+
     /// Since when a connection has room that it has waited for.
     pub(crate) fn waited(&self, id: ConnId) -> Option<Millis> {
-        self.granted.get(&id).filter(|granted| granted.waited).map(|granted| granted.since)
+        self.known.waited(id).or_else(|| self.strangers.waited(id))
     }
 
     /// The connection could do nothing for its packet until now.
     pub(crate) fn renew(&mut self, id: ConnId, now: Millis) {
-        if let Some(granted) = self.granted.get_mut(&id) {
-            granted.able = now;
-        }
+        self.known.renew(id, now);
+        self.strangers.renew(id, now);
     }
 
     /// When somebody may have had room for too long; `None`: nobody waits for it.
     pub(crate) fn due(&self) -> Option<Millis> {
-        (!self.line.is_empty()).then_some(self.look)
+        self.known.due().into_iter().chain(self.strangers.due()).min()
     }
 }
 
 impl<H: Handler> Core<H> {
+    /// Sets [`Limits::input_held`] and [`Limits::input_strangers`].
+    pub(crate) fn limit_input(&mut self, all: usize, strangers: Option<usize>) {
+        assert_eq!(self.conns.len(), 0, "whose room was counted by other limits");
+        (self.limits.input_held, self.limits.input_strangers) = (all, strangers);
+        self.room.limit(&self.limits);
+    }
+
+    /// Notes on a connection that has just come that it is not let in, where that matters.
+    pub(crate) fn receive(&self, conn: &mut Conn) {
+        if self.limits.input_strangers.is_some() {
+            conn.flags.set(Flags::STRANGER);
+        }
+    }
+
+    /// What the connection takes, has and waits for goes from one part to the other.
+    pub(crate) fn let_in(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if !conn.flags.take(Flags::STRANGER) {
+            return;
+        }
+        let Room { known, strangers } = &mut self.room;
+        strangers.held -= conn.charged as usize;
+        known.held += conn.charged as usize;
+        if conn.flags.has(Flags::ROOM) {
+            known.put(id, strangers.take(id));
+        }
+        if strangers.line.remove(id) {
+            known.stand(id, self.now);
+        }
+        self.again |= self.room.due().is_some();
+    }
+
     /// How much may be read of a connection that has `kept` so many bytes.
     #[inline]
     pub(crate) fn read_most(&self, id: ConnId, kept: usize) -> usize {
-        if self.totals.input_held < self.limits.input_held {
+        if self.room.known.is_short() || self.room.strangers.is_short() {
+            return self.read_little(id, kept);
+        }
+        usize::MAX
+    }
+
+    fn read_little(&self, id: ConnId, kept: usize) -> usize {
+        let Some(conn) = self.conns.get(id) else { return LEAST };
+        if !self.room.part(conn.is_stranger()).is_short() {
             return usize::MAX;
         }
-        let conn = self.conns.get(id).filter(|conn| conn.flags.has(Flags::ROOM));
-        let granted = conn.map_or(0, |conn| conn.charged as usize);
+        let granted = if conn.flags.has(Flags::ROOM) { conn.charged as usize } else { 0 };
         granted.saturating_sub(kept).max(LEAST)
     }
 
@@ -99,9 +150,10 @@ impl<H: Handler> Core<H> {
             return;
         };
         let before = std::mem::replace(&mut conn.charged, takes);
-        self.totals.input_held = self.totals.input_held - before as usize + takes as usize;
+        let part = self.room.part_mut(conn.is_stranger());
+        part.held = part.held - before as usize + takes as usize;
         // Whoever waits is served in the next turn.
-        self.again |= takes < before && !self.room.line.is_empty();
+        self.again |= takes < before && !part.line.is_empty();
     }
 
     /// The handler has left this connection's input as it is: room is sought for what it wants.
@@ -112,39 +164,27 @@ impl<H: Handler> Core<H> {
         if is_at_rest || needed(conn) > self.limits.input_bytes {
             return;
         }
-        if conn.flags.has(Flags::ROOM) || self.room.line.is_empty() && self.fits(conn) {
+        let part = self.room.part(conn.is_stranger());
+        if conn.flags.has(Flags::ROOM) || part.line.is_empty() && part.has_for(more(conn)) {
             return self.grant(id, false);
         }
-        let Some(conn) = self.open_mut(id) else { return };
+        let Some(conn) = self.conns.get_mut(id) else { return };
         conn.flags.set(Flags::SHORT);
         self.counters.input_waits += 1;
-        if self.room.line.is_empty() {
-            self.room.look = self.now;
-            self.again = true;
-        }
-        self.room.line.push(id);
-    }
-
-    fn fits(&self, conn: &Conn) -> bool {
-        self.room.granted.is_empty() || self.lacks(conn) == 0
-    }
-
-    /// How much too little there is for the packet of a connection without room.
-    fn lacks(&self, conn: &Conn) -> usize {
-        let others = self.totals.input_held - conn.charged as usize;
-        (others + memory(conn)).saturating_sub(self.limits.input_held)
+        self.again |= self.room.part_mut(conn.is_stranger()).stand(id, self.now);
     }
 
     /// Gives room, or more of it.
     fn grant(&mut self, id: ConnId, waited: bool) {
-        let since = self.now;
+        let now = self.now;
         let Some(conn) = self.open_mut(id) else { return };
         let mut takes = as_u32(memory(conn));
         if conn.flags.has(Flags::ROOM) {
             takes = takes.max(conn.charged);
         } else {
             conn.flags.set(Flags::ROOM);
-            self.room.granted.insert(id, Granted { since, able: since, waited });
+            let is_stranger = conn.is_stranger();
+            self.room.part_mut(is_stranger).grant(id, now, waited);
         }
         self.charge_now(id, takes);
     }
@@ -154,24 +194,25 @@ impl<H: Handler> Core<H> {
         if let Some(conn) = self.conns.get_mut(id)
             && conn.flags.take(Flags::ROOM)
         {
-            let granted = self.room.granted.remove(&id);
-            assert!(granted.is_some(), "{id} has no room to give up");
-            self.charge(id);
+            let part = self.room.part_mut(conn.is_stranger());
+            part.take(id);
             // Whoever waits may have room by that alone: one always has.
-            self.again |= !self.room.line.is_empty();
+            self.again |= !part.line.is_empty();
+            self.charge(id);
         }
     }
 
     /// The connection, removed from its table, takes nothing any more.
     pub(crate) fn leave_room(&mut self, id: ConnId, conn: &mut Conn) {
+        let part = self.room.part_mut(conn.is_stranger());
         if conn.flags.take(Flags::ROOM) {
-            self.room.granted.remove(&id);
+            part.take(id);
         }
         if conn.flags.take(Flags::SHORT) {
-            self.room.line.remove(id);
+            part.line.remove(id);
         }
-        self.totals.input_held -= std::mem::take(&mut conn.charged) as usize;
-        self.again |= !self.room.line.is_empty();
+        part.held -= std::mem::take(&mut conn.charged) as usize;
+        self.again |= !part.line.is_empty();
     }
 
     /// Nobody wants its input any more.
@@ -179,8 +220,9 @@ impl<H: Handler> Core<H> {
         self.give_up_room(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
         if conn.flags.take(Flags::SHORT) {
-            self.room.line.remove(id);
-            self.again |= !self.room.line.is_empty();
+            let part = self.room.part_mut(conn.is_stranger());
+            part.line.remove(id);
+            self.again |= !part.line.is_empty();
         }
         let input = std::mem::take(&mut conn.input);
         self.counters.dropped_input += input.len() as u64;
@@ -190,14 +232,19 @@ impl<H: Handler> Core<H> {
     }
 
     /// Gives room to those in line, as far as there is some.
-    pub(crate) fn serve_line(&mut self) {
-        while let Some(id) = self.room.line.first() {
+    pub(crate) fn serve_lines(&mut self) {
+        self.serve_line(true);
+        self.serve_line(false);
+    }
+
+    fn serve_line(&mut self, of_strangers: bool) {
+        while let Some(id) = self.room.part(of_strangers).line.first() {
             let waits = self.open(id);
-            if waits.is_some_and(|conn| !self.fits(conn)) {
+            if waits.is_some_and(|conn| !self.room.part(of_strangers).has_for(more(conn))) {
                 return;
             }
             let is_there = waits.is_some();
-            self.room.line.remove(id);
+            self.room.part_mut(of_strangers).line.remove(id);
             if is_there {
                 self.grant(id, true);
                 self.read_on(id);
@@ -220,36 +267,46 @@ impl<H: Handler> Core<H> {
         flags.is_some_and(|flags| !flags.has(Flags::PAUSED) || flags.has(Flags::PEERS))
     }
 
-    /// Those who have had room for too long, the first of them first, as many as it takes to have
-    /// room for the first in line.
+    /// Those who have had room for too long: of each part the first of them first, as many as it
+    /// takes to have room for the first in line.
     pub(crate) fn overdue(&mut self) -> Vec<ConnId> {
-        if self.room.due().is_none_or(|due| due > self.now) {
-            return Vec::new();
-        }
-        let first = self.room.line.first().and_then(|id| self.open(id));
-        let mut lacks = first.map_or(0, |first| self.lacks(first));
-        let patience = self.limits.input_patience;
-        let granted = self.room.granted.iter().filter(|(id, _)| self.is_able(**id));
-        let mut all: Vec<_> =
-            granted.map(|(id, granted)| (granted.able + patience, *id)).collect();
-        all.sort_unstable();
         let mut overdue = Vec::new();
-        for (due, id) in &all {
-            if lacks == 0 || *due > self.now {
+        for is_strangers in [true, false] {
+            if self.room.part(is_strangers).due().is_some_and(|due| due <= self.now) {
+                self.overdue_of(is_strangers, &mut overdue);
+            }
+        }
+        overdue
+    }
+
+    fn overdue_of(&mut self, is_strangers: bool, overdue: &mut Vec<ConnId>) {
+        let part = self.room.part(is_strangers);
+        let first = part.line.first().and_then(|id| self.open(id));
+        let mut lacks = first.map_or(0, |first| part.lacks(more(first)));
+        let patience = self.limits.input_patience;
+        let able = part.able().filter(|(_, id)| self.is_able(*id));
+        let mut all: Vec<_> = able.map(|(since, id)| (since + patience, id)).collect();
+        all.sort_unstable();
+        let mut next = self.now;
+        for (due, id) in all {
+            if lacks == 0 || due > self.now {
+                // Without others: who is given room next may be the next to stall.
+                next = due;
                 break;
             }
-            let charged = self.conns.get(*id).map_or(0, |conn| conn.charged as usize);
+            let charged = self.conns.get(id).map_or(0, |conn| conn.charged as usize);
             lacks = lacks.saturating_sub(charged);
-            overdue.push(*id);
+            overdue.push(id);
         }
-        // Without others: who is given room next may be the next to stall.
-        let next = all.get(overdue.len()).map_or(self.now, |(due, _)| *due);
-        self.room.look = next.max(self.now + LOOK_EVERY);
-        overdue
+        self.room.part_mut(is_strangers).look_again(next, self.now);
     }
 }
 
 impl Conn {
+    fn is_stranger(&self) -> bool {
+        self.flags.has(Flags::STRANGER)
+    }
+
     /// Whether it has room or needs some, or takes more or less than what is counted. What holds
     /// of hardly any connection is asked of each after each read: so without a look elsewhere.
     #[inline]
@@ -268,6 +325,11 @@ fn needed(conn: &Conn) -> usize {
 /// What they take: the buffer that is there grows to no more than that.
 fn memory(conn: &Conn) -> usize {
     needed(conn).max(conn.input.capacity())
+}
+
+/// What that is beyond what one without room takes.
+fn more(conn: &Conn) -> usize {
+    memory(conn).saturating_sub(conn.charged as usize)
 }
 
 fn as_u32(bytes: usize) -> u32 {

@@ -78,7 +78,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     /// Gives those who wait for room what there is. If that is not enough for the first of them,
     /// whoever has had the most patience of others ends.
     pub(super) fn make_room(&mut self) {
-        self.core.serve_line();
+        self.core.serve_lines();
         for id in self.core.overdue() {
             self.core.counters.input_overdue += 1;
             self.call(|handler, io| handler.input_overdue(io, id));

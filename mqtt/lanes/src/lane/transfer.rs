@@ -50,7 +50,9 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             return;
         }
         let Accepted { socket, peer, admission } = accepted;
-        let id = self.core.conns.insert(Conn::new(peer, admission));
+        let mut conn = Conn::new(peer, admission);
+        self.core.receive(&mut conn);
+        let id = self.core.conns.insert(conn);
         if let Err(error) = self.driver.add(id, socket) {
             tracing::warn!(peer = %peer.addr, %error, "cannot serve an accepted connection");
             self.core.conns.remove(id);
@@ -117,6 +119,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     fn adopt(&mut self, moved: Moved<H::Carried, D::Socket>) {
         let Moved { socket, peer, admission, input, output, carried } = moved;
         let mut conn = Conn::new(peer, admission);
+        self.core.receive(&mut conn);
         self.core.totals.input += input.len();
         self.core.totals.output += output.queued();
         self.core.totals.output_held += output.held();
