@@ -158,7 +158,7 @@ pub struct Limits {
     pub max_connect_size: u32,
     /// Memory of all packets that have come in part, and of those that wait to be handled; each
     /// lane has an equal share. Above it whoever has begun a packet of more than 4 KiB is not read
-    /// until there is room for it.
+    /// until there is room for it. A quarter is for clients before their CONNACK, for no others.
     pub max_input_bytes_total: usize,
     /// Connections at once, through all endpoints together.
     pub max_connections: usize,

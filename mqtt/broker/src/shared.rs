@@ -84,6 +84,11 @@ impl Shared {
         self.options.limits.max_input_bytes_total / self.metrics.len()
     }
 
+    /// How much of it is for those who are not let in, and for nobody else.
+    pub(crate) fn connect_bytes(&self) -> usize {
+        self.input_bytes() / 4
+    }
+
     /// What one lane may hold for full queues.
     pub(crate) fn held_bytes(&self) -> usize {
         self.options.limits.max_held_bytes_total / self.metrics.len()

@@ -352,6 +352,7 @@ impl<D: Disk> Shell<D> {
         write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&ack));
         self.announce_flags(io, session);
         self.tell(conn, |client| Event::Connected { client });
+        io.let_in(conn);
         io.resume(conn);
         self.resume_replays(io, conn, session);
         self.pump_conn(io, conn);

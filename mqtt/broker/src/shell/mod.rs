@@ -419,7 +419,7 @@ impl<D: Disk> Handler for Shell<D> {
     fn started(&mut self, io: &mut Io<'_, D>) {
         self.tick();
         io.limit_output(self.shared.output_bytes());
-        io.limit_input(self.shared.input_bytes());
+        io.limit_input(self.shared.input_bytes(), Some(self.shared.connect_bytes()));
         self.sys.due = io.now();
         // The record of this start is there: it ends what was up before, nothing that comes now.
         self.follow(io);

@@ -19,20 +19,25 @@ fn long(version: ProtocolVersion) -> Vec<u8> {
     bytes
 }
 
-fn long_connect(version: ProtocolVersion) -> Vec<u8> {
+fn long_connect(version: ProtocolVersion, id: &str) -> Vec<u8> {
     let password = vec![b'.'; LONG];
-    let hello = Connect { password: Some(&password), ..Connect::new(version, "comes") };
+    let hello = Connect { password: Some(&password), ..Connect::new(version, id) };
     let hello = Connect { user_name: Some("u"), ..hello };
     let mut bytes = Vec::new();
     Encoder::new(version).encode(&Packet::Connect(hello), &mut bytes).unwrap();
     bytes
 }
 
-/// Room for one packet, which somebody keeps.
-fn kept(version: ProtocolVersion) -> (World, Client, Vec<u8>) {
+/// Room for one packet, and for one of those who are not let in.
+fn narrow(version: ProtocolVersion) -> World {
     let mut setup = Setup::new(version);
     setup.options.limits.max_input_bytes_total = 1;
-    let mut world = setup.start();
+    setup.start()
+}
+
+/// Somebody keeps it.
+fn kept(version: ProtocolVersion) -> (World, Client, Vec<u8>) {
+    let mut world = narrow(version);
     let mut keeps = world.guest("keeps");
     let all = long(version);
     keeps.send_bytes(&all[..5000]);
@@ -118,13 +123,10 @@ fn who_waits_for_room_is_not_taken_for_silent() {
         waits.send(&Packet::Connect(Connect { keep_alive: 4, ..Connect::new(version, "waits") }));
         world.settle();
         assert_eq!(waits.got(), ["CONNACK"]);
-        let (mut comes, connect) = (world.open(), long_connect(version));
         waits.send_bytes(&all[..5000]);
-        world.settle();
-        comes.send_bytes(&connect[..5000]);
-        // Three times its keep alive, and twice the time for a CONNECT.
+        // Five times its keep alive.
         world.pass(20_500);
-        assert_eq!((waits.got(), comes.got()), (vec![], vec![]), "{version:?}");
+        assert_eq!(waits.got(), [""; 0], "{version:?}");
         keeps.send_bytes(&all[5000..]);
         world.settle();
         assert_eq!(keeps.got(), ["PUBACK 1"]);
@@ -133,25 +135,56 @@ fn who_waits_for_room_is_not_taken_for_silent() {
         assert_eq!(waits.got(), [""; 0]);
         world.pass(200);
         assert!(waits.is_ended(), "and silence is still noticed");
-        comes.send_bytes(&connect[5000..]);
-        world.settle();
-        assert_eq!(comes.got(), ["CONNACK"]);
     }
 }
 
 #[test]
 fn a_connect_has_all_of_its_time_from_when_it_was_given_room() {
     for version in VERSIONS {
-        let (mut world, mut keeps, all) = kept(version);
-        let (mut comes, connect) = (world.open(), long_connect(version));
-        comes.send_bytes(&connect[..5000]);
-        world.settle();
+        let mut world = narrow(version);
+        let mut comes = world.open();
+        world.pass(1000);
+        let mut before = world.open();
+        let begun = [(&mut before, "before"), (&mut comes, "comes")].map(|(client, id)| {
+            let connect = long_connect(version, id);
+            client.send_bytes(&connect[..5000]);
+            world.settle();
+            connect
+        });
+        // Beyond the time of the one that waits.
         world.pass(9_900);
-        keeps.send_bytes(&all[5000..]);
+        assert_eq!(metrics::total(&world.shell(0).shared.metrics).input_waits, 1);
+        before.send_bytes(&begun[0][5000..]);
         world.settle();
+        assert_eq!(before.got(), ["CONNACK"]);
         world.pass(9_900);
-        comes.send_bytes(&connect[5000..]);
+        comes.send_bytes(&begun[1][5000..]);
         world.settle();
         assert_eq!(comes.got(), ["CONNACK"]);
+    }
+}
+
+#[test]
+fn who_is_not_let_in_and_who_is_do_not_wait_for_each_other() {
+    for version in VERSIONS {
+        let mut world = narrow(version);
+        let (mut comes, mut is_in) = (world.open(), world.guest("in"));
+        let (connect, publish) = (long_connect(version, "comes"), long(version));
+        comes.send_bytes(&connect[..5000]);
+        world.settle();
+        is_in.send_bytes(&publish[..5000]);
+        world.settle();
+        is_in.send_bytes(&publish[5000..]);
+        world.settle();
+        assert_eq!(is_in.got(), ["PUBACK 1"], "{version:?}");
+        is_in.send_bytes(&publish[..5000]);
+        world.settle();
+        comes.send_bytes(&connect[5000..]);
+        world.settle();
+        assert_eq!(comes.got(), ["CONNACK"], "{version:?}");
+        is_in.send_bytes(&publish[5000..]);
+        world.settle();
+        assert_eq!(is_in.got(), ["PUBACK 1"], "{version:?}");
+        assert_eq!(metrics::total(&world.shell(0).shared.metrics).input_waits, 0);
     }
 }

@@ -21,6 +21,7 @@ pub(crate) struct ConnectionFlags {
     /// Memory of packets that have come in part, or wait to be handled, of all connections
     /// together, above which whoever has begun one of more than 4 KiB is not read until there is
     /// room for it, so that all have at most this and 8 KiB for each; each lane has an equal share.
+    /// A quarter is for clients that are not let in yet, the rest for those that are.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub(crate) max_input_total: u64,
 
