@@ -121,6 +121,31 @@ fn the_smaller_of_both_limits_counts_before_connect() {
     );
 }
 
+/// The driver tells it, though nothing is read; what is told of the end of a client is its will.
+#[test]
+fn who_hangs_up_while_it_waits_for_room_is_gone_at_once() {
+    for io in ["epoll", "uring"] {
+        let flags = ["--max-input-total", "1", "--sys-interval", "50ms", "--lanes", "1"];
+        let broker = Broker::start(false, &[&flags[..], &["--io", io]].concat());
+        let mut watcher = Client::connect(&broker, V5, "watcher");
+        let all = Publish::new("t", vec![b'.'; MIB]).qos(1, 1).encode(V5);
+        let begin = &all[..10_000];
+        let mut keeps = Client::connect(&broker, V5, "keeps");
+        keeps.send(begin);
+        counted(&mut watcher, "connections/input/bytes", |bytes| bytes > MIB as u64);
+        let waits = Connect::new(V5, "waits").will("gone", "gone", 0, false);
+        let (mut waits, _) = waits.open(&broker);
+        waits.send(begin);
+        counted(&mut watcher, "connections/input/waits", |waits| waits == 1);
+        let mut heir = Client::connect(&broker, V5, "heir");
+        heir.subscribe("gone", 0);
+        drop(waits);
+        heir.expect("gone", "gone");
+        keeps.send(&all[10_000..]);
+        keeps.expect_ack(0x40, 1);
+    }
+}
+
 /// Those who never end their CONNECT have no more together than others, and stop nobody who is in.
 #[test]
 fn connects_that_have_begun_take_bounded_memory() {

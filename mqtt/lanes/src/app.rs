@@ -42,8 +42,8 @@ pub trait Handler: Sized {
     /// takes). So all complete packets are to be consumed in one call, or the connection paused.
     fn bytes(&mut self, io: &mut LaneIo<'_, Self>, conn: ConnId, input: &[u8]) -> usize;
 
-    /// The peer will send no more. All input was offered before. Closes after the output is sent,
-    /// unless overridden.
+    /// The peer will send no more. All input was offered before, but for what waited for room and
+    /// will not be complete. Closes after the output is sent, unless overridden.
     fn ended(&mut self, io: &mut LaneIo<'_, Self>, conn: ConnId) {
         io.close_as(conn, CloseReason::Ended);
     }

@@ -373,6 +373,55 @@ fn whoever_leaves_the_line_is_out_of_it_wherever_it_stood() {
 }
 
 #[test]
+fn who_hangs_up_in_line_ends_at_once_and_nobody_waits_any_more() {
+    for is_late in [true, false] {
+        let mut world = World::new(1);
+        let peers = [world.connect(), world.connect()];
+        peers[0].send(&halves().0);
+        world.settle();
+        peers[1].send(&halves().0);
+        if is_late {
+            world.settle();
+            assert!(world.waits(1));
+        }
+        // It has sent more than was read, and less than a packet.
+        peers[1].send(&halves().1[1..]);
+        peers[1].finish();
+        world.settle();
+        let conn = world.conn(1);
+        let told = world.lane.handler().told.iter().filter(|(id, _)| *id == conn);
+        let told: Vec<Told> = told.map(|(_, told)| told.clone()).collect();
+        assert_eq!(told, [Told::Accepted, Told::Ended, Told::Closed(CloseReason::Local)]);
+        assert!(peers[1].is_closed());
+        world.pass(10 * PATIENCE);
+        assert_eq!((world.closed(), world.lane.rest()), (vec![], Rest::Forever));
+    }
+}
+
+#[test]
+fn who_hangs_up_behind_all_of_its_packet_waits_for_room() {
+    for is_late in [true, false] {
+        let mut world = World::new(1);
+        let peers = [world.connect(), world.connect()];
+        let (begin, rest) = halves();
+        peers[0].send(&begin);
+        world.settle();
+        peers[1].send(&begin);
+        peers[1].send(&rest);
+        if is_late {
+            world.settle();
+        }
+        peers[1].finish();
+        world.settle();
+        assert!(world.waits(1));
+        peers[0].send(&rest);
+        world.settle();
+        assert_eq!(peers[1].receive(), frame(&vec![1; LONG]));
+        assert!(peers[1].is_closed());
+    }
+}
+
+#[test]
 fn what_waits_whole_for_its_handler_counts() {
     let mut world = World::new(TOTAL);
     world.lane.handler_mut().pause_after = Some(0);

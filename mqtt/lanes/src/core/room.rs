@@ -215,15 +215,20 @@ impl<H: Handler> Core<H> {
         self.again |= !part.line.is_empty();
     }
 
+    /// It waits for no room any more, and is not read either.
+    pub(crate) fn leave_line(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else { return };
+        let part = self.room.part_mut(conn.is_stranger());
+        part.line.remove(id);
+        self.again |= !part.line.is_empty();
+    }
+
     /// Nobody wants its input any more.
     pub(crate) fn drop_input(&mut self, id: ConnId) {
         self.give_up_room(id);
+        self.leave_line(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
-        if conn.flags.take(Flags::SHORT) {
-            let part = self.room.part_mut(conn.is_stranger());
-            part.line.remove(id);
-            self.again |= !part.line.is_empty();
-        }
+        conn.flags.clear(Flags::SHORT);
         let input = std::mem::take(&mut conn.input);
         self.counters.dropped_input += input.len() as u64;
         self.totals.input -= input.len();

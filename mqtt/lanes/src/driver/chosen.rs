@@ -129,6 +129,10 @@ impl Driver for ChosenDriver {
         either!(self, driver => driver.read(conn, into))
     }
 
+    fn unread(&mut self, conn: ConnId) -> usize {
+        either!(self, driver => driver.unread(conn))
+    }
+
     fn write(&mut self, conn: ConnId, pieces: &[IoSlice<'_>]) -> Write {
         either!(self, driver => driver.write(conn, pieces))
     }

@@ -202,6 +202,10 @@ impl Driver for EpollDriver {
         }
     }
 
+    fn unread(&mut self, conn: ConnId) -> usize {
+        self.socket(conn).map_or(0, socket::unread)
+    }
+
     fn write(&mut self, conn: ConnId, pieces: &[IoSlice<'_>]) -> Write {
         self.socket(conn).map_or(Write::Took(0), |socket| socket::write(socket, pieces))
     }

@@ -233,6 +233,11 @@ impl Driver for MemDriver {
         Read::Bytes(count, !pipe.inbound.is_empty() || pipe.finished)
     }
 
+    fn unread(&mut self, conn: ConnId) -> usize {
+        let socket = self.conns.get(&conn);
+        socket.map_or(0, |socket| lock(&socket.0).inbound.iter().map(Vec::len).sum())
+    }
+
     fn write(&mut self, conn: ConnId, pieces: &[IoSlice<'_>]) -> Write {
         let Some(socket) = self.conns.get(&conn) else { return Write::Took(0) };
         let mut pipe = lock(&socket.0);

@@ -43,6 +43,9 @@ pub trait Driver {
     /// Reads once.
     fn read(&mut self, conn: ConnId, into: &mut [u8]) -> Read;
 
+    /// How many bytes could be read now, without anything else from the peer.
+    fn unread(&mut self, conn: ConnId) -> usize;
+
     /// Writes once, from the front of `pieces`.
     fn write(&mut self, conn: ConnId, pieces: &[IoSlice<'_>]) -> Write;
 

@@ -4,7 +4,7 @@
 use std::{io::IoSlice, os::fd::BorrowedFd};
 
 use rustix::{
-    io::{Errno, retry_on_intr},
+    io::{Errno, ioctl_fionread, retry_on_intr},
     net::{SendAncillaryBuffer, SendFlags, send, sendmsg},
 };
 
@@ -21,4 +21,10 @@ pub(super) fn write(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> Write {
         Err(Errno::AGAIN) => Write::Took(0),
         Err(error) => Write::Failed(error.kind()),
     }
+}
+
+/// How many bytes it has received that were not read.
+pub(super) fn unread(socket: BorrowedFd<'_>) -> usize {
+    // It fails on no socket that is open.
+    ioctl_fionread(socket).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }

@@ -31,13 +31,32 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let unblocked = ready.writable && conn.flags.take(Flags::BLOCKED);
         if ready.readable || ready.hangup {
             conn.flags.set(Flags::READABLE);
-            if !conn.flags.has(Flags::PAUSED | Flags::SHORT) {
+            if conn.flags.has(Flags::SHORT) {
+                self.waits_in_vain(id);
+                self.settle();
+            } else if !conn.flags.has(Flags::PAUSED) {
                 self.core.enqueue(id);
             }
         }
         if unblocked {
             self.core.mark_dirty(id);
         }
+    }
+
+    /// Who waits for room for a packet whose end will not come does so no longer: its handler is
+    /// told now that its peer has ended, and not when its turn comes.
+    fn waits_in_vain(&mut self, id: ConnId) {
+        let Some(conn) = self.core.open_mut(id) else { return };
+        if !conn.flags.has(Flags::HANGUP) || conn.flags.has(Flags::TOLD) {
+            return;
+        }
+        let all = conn.input.len() + self.driver.unread(id);
+        if all >= conn.want as usize {
+            return;
+        }
+        conn.flags.set(Flags::TOLD);
+        self.core.leave_line(id);
+        self.handler.ended(&mut LaneIo { core: &mut self.core }, id);
     }
 
     /// One step for each of the first in line.
@@ -215,6 +234,8 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             if conn.flags.has(Flags::PAUSED | Flags::SHORT) && conn.flags.has(Flags::BROKEN) {
                 let why = conn.reason;
                 self.core.doom(id, why);
+            } else if conn.flags.has(Flags::SHORT) {
+                self.waits_in_vain(id);
             } else if conn.flags.has(Flags::PAUSED) && !conn.input.is_empty() {
                 conn.flags.set(Flags::OFFER);
             } else if needed > self.core.limits.input_bytes {

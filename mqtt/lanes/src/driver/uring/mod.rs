@@ -324,7 +324,8 @@ impl UringDriver {
         };
         let conn = link.conn;
         if !matches!(link.input, Input::Nothing) {
-            let ready = Ready { readable: true, ..Ready::default() };
+            let hangup = matches!(link.input, Input::Ended);
+            let ready = Ready { readable: true, hangup, ..Ready::default() };
             events.push(Event::Ready { conn, ready });
         }
         if std::mem::take(&mut link.is_break_due) {
@@ -593,6 +594,16 @@ impl Driver for UringDriver {
                 Read::Failed(error.kind())
             }
         }
+    }
+
+    fn unread(&mut self, conn: ConnId) -> usize {
+        let Some(key) = self.key(conn) else { return 0 };
+        let link = &self.links[key];
+        let received = match &link.input {
+            Input::Received(received, _) => self.ring.bytes(received).len(),
+            _ => 0,
+        };
+        received + socket::unread(link.socket.as_fd())
     }
 
     fn write(&mut self, conn: ConnId, pieces: &[IoSlice<'_>]) -> Write {
