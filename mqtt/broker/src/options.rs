@@ -171,7 +171,8 @@ pub struct Limits {
     /// Topic aliases of one connection: those that a client may define, and at most so many that it
     /// is given if it takes some.
     pub topic_alias_maximum: u16,
-    /// Memory of topic aliases of all connections, both ways.
+    /// Memory of topic aliases of all connections, both ways, beside the first 4 KiB of those that
+    /// each client defines.
     pub max_alias_bytes_total: usize,
     /// Longest keep alive; a client that asks for more, or for none, is told this. MQTT 3 cannot be
     /// told, and is not bound. Zero: no bound.

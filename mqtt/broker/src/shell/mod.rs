@@ -621,7 +621,7 @@ impl<D: Disk> Shell<D> {
         let told = |count: usize| if tells { count as u64 } else { 0 };
         self.counts.subscriptions = told(self.index.subscriptions());
         self.counts.shared_subscriptions = told(self.index.shared_subscriptions());
-        self.counts.alias_bytes = told(self.shared.alias_room.taken());
+        self.counts.alias_bytes = told(self.shared.alias_room.bytes());
         self.tell_dropped();
         self.shared.metrics[self.lane.index()].publish(&self.counts);
     }

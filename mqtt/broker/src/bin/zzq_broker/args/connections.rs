@@ -48,8 +48,8 @@ pub(crate) struct ConnectionFlags {
     #[arg(long, value_name = "N", default_value_t = Limits::default().topic_alias_maximum)]
     pub(crate) max_topic_aliases: u16,
 
-    /// Memory of the topics that aliases of all connections stand for, above which who defines
-    /// another is disconnected, and clients are given no more.
+    /// Memory of topic aliases of all connections together, above which who defines another beyond
+    /// its own first 4 KiB is disconnected, and clients are given no more.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub(crate) max_aliases_total: u64,
 
