@@ -215,6 +215,19 @@ impl<H: Handler> Core<H> {
         self.again |= !part.line.is_empty();
     }
 
+    /// So many bytes of input wait here to be sent to another lane, with a connection that will be
+    /// a stranger there.
+    pub(crate) fn hold_leaving(&mut self, input: usize) {
+        self.room.part_mut(self.limits.input_strangers.is_some()).held += input;
+    }
+
+    /// They do so no longer.
+    pub(crate) fn let_go_leaving(&mut self, input: usize) {
+        let part = self.room.part_mut(self.limits.input_strangers.is_some());
+        part.held -= input;
+        self.again |= !part.line.is_empty();
+    }
+
     /// It waits for no room any more, and is not read either.
     pub(crate) fn leave_line(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get(id) else { return };

@@ -28,6 +28,16 @@ pub(crate) struct Moved<C, S> {
     carried: C,
 }
 
+impl<C, S> Transfer<C, S> {
+    /// Memory of the input and the output that it has.
+    fn held(&self) -> (usize, usize) {
+        match self {
+            Self::Fresh(_) => (0, 0),
+            Self::Moved(moved) => (moved.input.capacity(), moved.output.held()),
+        }
+    }
+}
+
 impl<H: Handler, D: Driver> Lane<H, D> {
     /// Gives an accepted connection to the next lane whose ring has room, or keeps it.
     pub(super) fn place(&mut self, accepted: Accepted<D::Socket>) {
@@ -85,6 +95,10 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             output: conn.output,
             carried,
         }));
+        // It counts here for as long as it waits for a place in the ring.
+        let (input, output) = moved.held();
+        self.core.hold_leaving(input);
+        self.core.totals.output_held += output;
         self.outbox.push_back((to, moved));
         self.post_outbox();
     }
@@ -93,8 +107,12 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     pub(super) fn post_outbox(&mut self) {
         for _ in 0..self.outbox.len() {
             let Some((to, moved)) = self.outbox.pop_front() else { return };
+            let (input, output) = moved.held();
             if let Err(moved) = self.transfers.push(to, moved, Class::Receipt, 0) {
                 self.outbox.push_back((to, moved));
+            } else {
+                self.core.let_go_leaving(input);
+                self.core.totals.output_held -= output;
             }
         }
     }

@@ -1,0 +1,61 @@
+//! Connections on their way between lanes: what they have counts where it waits.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail loudly")]
+mod support;
+
+use support::{Echo, ask, frame};
+use zzq_lanes::{
+    Lane, LaneWaker, Limits,
+    driver::{Rest, mem::MemDriver},
+    group,
+};
+
+/// More than the way between two lanes has places for.
+const MANY: usize = 400;
+
+/// Turns until the lane would wait.
+fn settle(lane: &mut Lane<Echo, MemDriver>) {
+    for _ in 0..10_000 {
+        lane.turn();
+        if lane.rest() != Rest::Now && !lane.driver().has_events() {
+            return;
+        }
+    }
+    panic!("the lane never comes to rest");
+}
+
+#[test]
+fn what_waits_for_a_place_on_the_way_counts_and_arrives() {
+    for input_strangers in [None, Some(1 << 20)] {
+        let wakers = [LaneWaker::flag_only(), LaneWaker::flag_only()];
+        let limits = Limits { input_strangers, ..Limits::default() };
+        let parts = group(&wakers, limits).into_iter();
+        let mut lanes: Vec<_> =
+            parts.map(|parts| Lane::new(parts, Echo::default(), MemDriver::default())).collect();
+        let peers: Vec<_> = (0..MANY).map(|_| lanes[0].driver_mut().connect()).collect();
+        let said = [frame(b"before"), frame(&[ask::MOVE])].concat();
+        let (begin, rest) = (&frame(&[7; 900])[..300], &frame(&[7; 900])[300..]);
+        settle(&mut lanes[0]);
+        for peer in &peers {
+            peer.send(&[&said, begin].concat());
+        }
+        settle(&mut lanes[0]);
+        let held = lanes[0].buffered();
+        assert!(held.input_held > 300 && held.output_held > said.len(), "{held:?}");
+        for _ in 0..10 {
+            settle(&mut lanes[1]);
+            settle(&mut lanes[0]);
+        }
+        for peer in &peers {
+            peer.send(rest);
+        }
+        for lane in [0, 1, 0] {
+            settle(&mut lanes[lane]);
+        }
+        let wanted = [frame(b"before"), frame(&[7; 900])].concat();
+        assert!(peers.iter().all(|peer| peer.receive() == wanted));
+        for lane in &mut lanes {
+            let held = lane.buffered();
+            assert_eq!((held.input_held, held.output_held), (0, 0));
+        }
+    }
+}
