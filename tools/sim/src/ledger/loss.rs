@@ -33,8 +33,17 @@ impl ConnFacts {
 impl Ledger<'_> {
     /// The next connection of the same client.
     pub fn next_of(&self, facts: &ConnFacts) -> Option<&ConnFacts> {
-        let later = self.conns.values().filter(|other| other.dialed > facts.dialed);
-        later.filter(|other| other.client == facts.client).min_by_key(|other| other.dialed)
+        self.later_of(facts).min_by_key(|other| other.dialed)
+    }
+
+    /// Connections that the same client has dialed later.
+    pub fn later_of<'l>(
+        &'l self,
+        facts: &ConnFacts,
+    ) -> impl Iterator<Item = &'l ConnFacts> + use<'l> {
+        let (client, dialed) = (facts.client, facts.dialed);
+        let others = self.conns.values().filter(move |other| other.client == client);
+        others.filter(move |other| other.dialed > dialed)
     }
 
     /// Whether the broker may have ended the session of a connection for its full queue before it
@@ -44,9 +53,8 @@ impl Ledger<'_> {
         let Some(first) = ends.map(|(at, _)| *at).find(|at| facts.dialed < *at) else {
             return false;
         };
-        let later = self.conns.values().filter(|other| other.client == facts.client);
-        let later = later.filter(|other| other.dialed > facts.dialed);
-        let taken = later.filter_map(|other| other.accepted).map(|(at, _)| at).min();
+        let taken = self.later_of(facts).filter_map(|other| other.accepted);
+        let taken = taken.map(|(at, _)| at).min();
         taken.is_none_or(|taken| first < taken)
     }
 

@@ -88,6 +88,24 @@ impl Script {
         conn
     }
 
+    /// A reader of `a/1`, and a client whose will is for it.
+    pub(crate) fn with_will(delay_s: u32, hello: Hello) -> (Self, ClientId, ClientId, MessageId) {
+        let mut script = Self::new();
+        let reader = script.member();
+        script.subscribe(reader, "a/1", QoS::AtLeastOnce);
+        let (client, will) = script.client_with_will(delay_s, hello);
+        (script, reader, client, will)
+    }
+
+    /// A client that connects so, with a will for `a/1` that waits for so many seconds.
+    pub(crate) fn client_with_will(&mut self, delay_s: u32, hello: Hello) -> (ClientId, MessageId) {
+        let client = self.client();
+        let message = Self::message(client, "a/1", QoS::AtLeastOnce);
+        let will = self.history.add_message(Message { is_will: true, ..message });
+        self.connect(client, Hello { will: Some((will, delay_s)), ..hello }, false);
+        (client, will)
+    }
+
     pub(crate) fn end(&mut self, client: ClientId, how: Ending) {
         let conn = self.conn(client);
         self.note(Event::Ended { conn, how });

@@ -53,10 +53,7 @@ const REASONS: [ReasonCode; 5] = [
 
 fn is_a_reason(ledger: &Ledger<'_>, facts: &ConnFacts, at: At, reason: ReasonCode) -> bool {
     match reason {
-        ReasonCode::SessionTakenOver => {
-            let mut others = ledger.conns.values().filter(|other| other.client == facts.client);
-            others.any(|other| facts.dialed < other.dialed && other.dialed < at)
-        }
+        ReasonCode::SessionTakenOver => ledger.later_of(facts).any(|other| other.dialed < at),
         ReasonCode::ServerShuttingDown => {
             let near = |death: &At| ledger.ms(*death).abs_diff(ledger.ms(at)) < STOP_MS;
             ledger.deaths.iter().any(near)

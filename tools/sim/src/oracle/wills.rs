@@ -149,22 +149,11 @@ mod tests {
     use zzq_types::{ProtocolVersion, ReasonCode};
 
     use super::*;
-    use crate::history::{ClientId, Event, Hello, Message};
+    use crate::history::{ClientId, Event, Hello};
     use crate::ledger::script::{HELLO, Script, breaks};
 
     fn with_will() -> (Script, ClientId, ClientId, MessageId) {
-        with_will_of(HELLO)
-    }
-
-    fn with_will_of(hello: Hello) -> (Script, ClientId, ClientId, MessageId) {
-        let mut script = Script::new();
-        let reader = script.member();
-        script.subscribe(reader, "a/1", AtLeastOnce);
-        let client = script.client();
-        let message = Script::message(client, "a/1", AtLeastOnce);
-        let will = script.history.add_message(Message { is_will: true, ..message });
-        script.connect(client, Hello { will: Some((will, 0)), ..hello }, false);
-        (script, reader, client, will)
+        Script::with_will(0, HELLO)
     }
 
     #[test]
@@ -189,10 +178,7 @@ mod tests {
             if !stays {
                 script.unsubscribe(reader, "$share/g/a/1");
             }
-            let client = script.client();
-            let message = Script::message(client, "a/1", AtLeastOnce);
-            let will = script.history.add_message(Message { is_will: true, ..message });
-            script.connect(client, Hello { will: Some((will, 0)), ..HELLO }, false);
+            let (client, will) = script.client_with_will(0, HELLO);
             script.end(client, Ending::Broken);
             script.receive(reader, will, AtLeastOnce);
             script.receive(reader, will, AtLeastOnce);
@@ -264,7 +250,7 @@ mod tests {
             [(V311, false, true), (HELLO, true, true), (HELLO, false, false)]
         {
             for has_ended in [false, true] {
-                let (mut script, reader, client, will) = with_will_of(hello);
+                let (mut script, reader, client, will) = Script::with_will(0, hello);
                 let conn = script.conn(client);
                 script.note(Event::Left { conn, keeps_will: false });
                 if has_ended {
@@ -288,7 +274,7 @@ mod tests {
             [(true, 10_000, true), (true, 9000, false), (false, 10_000, false)]
         {
             let hello = Hello { version: ProtocolVersion::V311, ..HELLO };
-            let (mut script, reader, client, will) = with_will_of(hello);
+            let (mut script, reader, client, will) = Script::with_will(0, hello);
             (script.history.may_refuse, script.history.max_hold_ms) = (may_refuse, 5000);
             script.pass(lived_ms);
             let conn = script.conn(client);

@@ -48,8 +48,7 @@ fn back(ledger: &Ledger<'_>, facts: &ConnFacts, next: &ConnFacts) -> Option<At> 
 
 /// Whether the session may have ended before a place, other than by itself.
 fn may_be_ended(ledger: &Ledger<'_>, facts: &ConnFacts, at: At) -> bool {
-    let later = ledger.conns.values().filter(|other| other.client == facts.client);
-    let mut later = later.filter(|other| facts.dialed < other.dialed && other.dialed < at);
+    let mut later = ledger.later_of(facts).filter(|other| other.dialed < at);
     later.any(|other| other.hello.clean) || ledger.may_be_ended_full(facts)
 }
 
@@ -70,20 +69,12 @@ mod tests {
     use zzq_types::QoS::AtLeastOnce;
 
     use super::*;
-    use crate::history::{ClientId, Ending, Event, Hello, Message};
+    use crate::history::{ClientId, Ending, Event, Hello};
     use crate::ledger::script::{HELLO, Script, breaks};
 
-    /// A reader, and a client whose will has a delay of four seconds and whose session has this
-    /// expiry.
+    /// A will with a delay of four seconds, of a client whose session has this expiry.
     fn with_will(expiry_s: u32) -> (Script, ClientId, ClientId, MessageId) {
-        let mut script = Script::new();
-        let reader = script.member();
-        script.subscribe(reader, "a/1", AtLeastOnce);
-        let client = script.client();
-        let message = Script::message(client, "a/1", AtLeastOnce);
-        let will = script.history.add_message(Message { is_will: true, ..message });
-        script.connect(client, Hello { will: Some((will, 4)), expiry_s, ..HELLO }, false);
-        (script, reader, client, will)
+        Script::with_will(4, Hello { expiry_s, ..HELLO })
     }
 
     #[test]
