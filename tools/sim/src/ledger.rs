@@ -16,7 +16,7 @@ use zzq_types::{QoS, SubscribeOptions};
 use crate::history::{ClientId, Conn, Ending, Hello, History, MessageId, Received};
 use crate::log_time::LogTime;
 
-pub use self::loss::STOP_MS;
+pub use self::loss::{SLACK_MS, STOP_MS};
 
 /// A place in the history.
 pub type At = usize;

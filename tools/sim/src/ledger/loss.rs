@@ -16,6 +16,10 @@ const WORD_MS: u64 = 12_000;
 /// Until the broker knows of a connection that its client has given up, on a lane that has its
 /// turns: the network takes six seconds, and the log some time.
 const GIVEN_UP_MS: u64 = 7000;
+/// From the record of a connection's end to a clock that is read elsewhere.
+pub const SLACK_MS: u64 = 50;
+/// What time alone brings is done when a lane has had a turn, and the log room for its record.
+const DONE_MS: u64 = 1000;
 
 impl ConnFacts {
     /// The network may be slower than this client promised to be.
@@ -126,9 +130,24 @@ impl Ledger<'_> {
             Ending::Broken => return None,
         };
         let fails = |at: &At| (ended_ms..=known_ms).contains(&self.ms(*at));
-        let is_logged = facts.unlogged.is_none() && !self.failures.iter().any(fails);
+        let is_logged = facts.unlogged.is_none()
+            && !self.failures.iter().any(fails)
+            && !self.is_full_within(ended_ms, known_ms);
         let dies = facts.died.is_some() || self.dies_within(ended_ms, known_ms - ended_ms);
         (is_logged && !dies).then_some(known_ms)
+    }
+
+    /// Whether what begins to wait when the broker takes a connection for lost has waited for so
+    /// long, for certain, and a broker that works has done what was due before the next connection
+    /// of its client: published a will, or ended a session.
+    pub fn is_done_before(&self, facts: &ConnFacts, next: &ConnFacts, waits_ms: u64) -> bool {
+        let rests_ms = facts.ended.map_or(0, |(ended, _)| self.lanes_rest_ms(ended));
+        let done_ms = self.ms(next.dialed).saturating_sub(DONE_MS + rests_ms);
+        let has_waited = self.lost_by_ms(facts, next.dialed).is_some_and(|by_ms| {
+            let (least, _) = self.time.between(by_ms, done_ms.max(by_ms));
+            least >= waits_ms + SLACK_MS
+        });
+        has_waited && self.works_from_ms(next.dialed).is_some_and(|from_ms| from_ms <= done_ms)
     }
 
     /// For how long a lane may have no turn, from a place in the history on.
@@ -146,6 +165,17 @@ impl Ledger<'_> {
         let (from, is_full) =
             self.space.iter().rev().find(|(at, _)| within(*at)).copied().unwrap_or((start, false));
         (!fails && !is_full).then(|| self.ms(from))
+    }
+
+    /// Whether the broker has said that its disk is full at some moment of a span of true time.
+    fn is_full_within(&self, from_ms: u64, to_ms: u64) -> bool {
+        self.space.iter().enumerate().any(|(nth, (at, is_full))| {
+            let next = self.space.get(nth + 1).map(|(next, _)| *next);
+            let death = self.deaths.iter().copied().find(|death| death > at);
+            let over = next.into_iter().chain(death).min();
+            let is_over = over.is_some_and(|over| self.ms(over) < from_ms);
+            *is_full && self.ms(*at) <= to_ms && !is_over
+        })
     }
 
     /// Whether the broker has ended within some time.

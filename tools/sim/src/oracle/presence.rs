@@ -15,7 +15,7 @@ use zzq_types::ReasonCode;
 
 use super::{Broken, Promise, Subject};
 use crate::history::{ClientId, Conn, Event, Hello, MessageId};
-use crate::ledger::{At, ConnFacts, Ledger};
+use crate::ledger::{At, ConnFacts, Ledger, SLACK_MS};
 
 pub(super) const PROMISE: Promise = Promise {
     name: "presence",
@@ -33,11 +33,6 @@ enum Has {
     /// As long as it outlives this connection.
     Behind(Conn),
 }
-
-/// From the record of a connection's end to a clock that is read elsewhere.
-const SLACK_MS: u64 = 50;
-/// A session that has expired is gone when its lane has had a turn, and the log room for its end.
-const GONE_MS: u64 = 1000;
 
 fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     let mut clients = BTreeMap::<ClientId, (Has, Option<Hello>)>::new();
@@ -127,20 +122,13 @@ fn perhaps_after(has: Has, hello: Hello) -> Has {
 fn outlived(ledger: &Ledger<'_>, before: Conn, next: &ConnFacts, accepted: At) -> Has {
     let Some(facts) = ledger.conns.get(&before) else { return Has::Perhaps };
     let expiry_ms = u64::from(facts.hello.expiry_s) * 1000;
-    let (dialed_ms, accepted_ms) = (ledger.ms(next.dialed), ledger.ms(accepted));
+    let accepted_ms = ledger.ms(accepted);
     let from_ms = ledger.lost_from_ms(facts).min(accepted_ms);
     let (_, most) = ledger.time.between(from_ms, accepted_ms);
     if most + SLACK_MS < expiry_ms {
         return Has::Yes;
     }
-    let rests_ms = facts.ended.map_or(0, |(ended, _)| ledger.lanes_rest_ms(ended));
-    let gone_ms = dialed_ms.saturating_sub(GONE_MS + rests_ms);
-    let expired = ledger.lost_by_ms(facts, next.dialed).filter(|by_ms| {
-        let (least, _) = ledger.time.between(*by_ms, gone_ms.max(*by_ms));
-        least >= expiry_ms + SLACK_MS
-    });
-    let worked = ledger.works_from_ms(next.dialed).is_some_and(|from_ms| from_ms <= gone_ms);
-    if expired.is_some() && worked { Has::No } else { Has::Perhaps }
+    if ledger.is_done_before(facts, next, expiry_ms) { Has::No } else { Has::Perhaps }
 }
 
 #[cfg(test)]
@@ -224,6 +212,20 @@ mod tests {
             script.pass(5000);
             script.connect(client, HELLO, true);
             assert_eq!(breaks(&script).is_empty(), has_failed);
+        }
+    }
+
+    /// That its client has gone is in the log when that has space.
+    #[test]
+    fn a_session_begins_to_expire_when_the_disk_has_space() {
+        for (full_ms, may_stay) in [(12_000, true), (0, false)] {
+            let (mut script, client) = lodger(3, Ending::GivenUp);
+            script.note(Event::Space { full: full_ms > 0 });
+            script.pass(full_ms);
+            script.note(Event::Space { full: false });
+            script.pass(14_000 - full_ms);
+            script.connect(client, HELLO, true);
+            assert_eq!(breaks(&script).is_empty(), may_stay, "{full_ms}");
         }
     }
 
