@@ -26,6 +26,8 @@ pub enum Bug {
     HistoryEndsEarly,
     /// A will waits for no delay.
     WillsAtOnce,
+    /// A will that would wait for longer than anybody is away waits for no delay.
+    LongWillsAtOnce,
     /// Sessions whose expiry has passed stay.
     SessionsStay,
 }

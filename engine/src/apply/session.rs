@@ -152,7 +152,9 @@ impl State {
             if let Some(old) = session.will.take() {
                 release(effects, old.lsn);
             }
-            let delay_s = if planted::is(Bug::WillsAtOnce) { 0 } else { will.delay_s };
+            let is_at_once = planted::is(Bug::WillsAtOnce)
+                || planted::is(Bug::LongWillsAtOnce) && will.delay_s > 10;
+            let delay_s = if is_at_once { 0 } else { will.delay_s };
             session.will = Some(Box::new(Will { lsn, delay_s, due_ms: None }));
             effects.emit(Effect::WillHeld { session: number, lsn });
         });

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 117] = [
+pub const KINDS: [&str; 118] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -109,6 +109,7 @@ pub const KINDS: [&str; 117] = [
     "retained answered",
     "topic alias delivered",
     "will delivered",
+    "will with a long delay",
     "fold compared",
     "fold not comparable",
     "queue read back",

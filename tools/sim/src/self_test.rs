@@ -83,6 +83,7 @@ pub const BUGS: &[Bug] = bugs! {
     "history-ends-early" breaks "past": engine HistoryEndsEarly, 43;
     "offset-before-commit" breaks "past": broker OffsetBeforeCommit, 130;
     "wills-at-once" breaks "wills": engine WillsAtOnce, 0;
+    "long-wills-at-once" breaks "wills": engine LongWillsAtOnce, 1;
     "sessions-stay" breaks "presence": engine SessionsStay, 0;
     "drops-uncounted" breaks "limits": broker DropsUncounted, 84;
     "suback-at-commit" breaks "delivered": broker SubackAtCommit, 2;

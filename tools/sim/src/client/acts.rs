@@ -68,6 +68,9 @@ pub enum Act {
     Deafen(Conn, u64),
 }
 
+/// Longer than any client is away, and than it may take to hear that a connection has ended.
+const LONG_DELAY_S: u32 = 20;
+
 /// Without a word from the broker for so long, a client gives its connection up.
 const PATIENCE_MS: u64 = 9000;
 
@@ -303,12 +306,17 @@ impl Client {
         }
         let delay = match self.plan.version {
             ProtocolVersion::V5 if is_brief => 2,
-            ProtocolVersion::V5 => *self.chance.pick(&[0, 0, 1, 4]),
+            // Where the broker may have ended the connection long before its client hears of that,
+            // only a long delay shows whether it was waited for.
+            ProtocolVersion::V5 => *self.chance.pick(&[0, 0, 1, 4, LONG_DELAY_S]),
             _ => 0,
         };
         desk.coverage.hit("op connect with will");
         if delay > 0 {
             desk.coverage.hit("op connect with delayed will");
+        }
+        if delay == LONG_DELAY_S {
+            desk.coverage.hit("will with a long delay");
         }
         let message = Message {
             client: self.id,

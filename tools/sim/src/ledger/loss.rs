@@ -66,15 +66,26 @@ impl Ledger<'_> {
     /// silent, and the broker went on: for the full queue of its session; since it waited for
     /// itself in a circle, which takes twice as long as publishers are held; since nobody said
     /// whether it is still who it was; since what it is owed cannot be read; or with its log.
+    /// Somebody says, and what is owed can be read, where nothing goes wrong any more.
     pub fn may_be_dismissed(&self, facts: &ConnFacts) -> bool {
         let history = self.history;
         let end_ms = facts.ended.map_or(self.end_ms(), |(at, _)| self.ms(at));
         let lived_ms = end_ms - self.ms(facts.dialed);
         self.may_be_ended_full(facts)
             || history.may_refuse && lived_ms >= 2 * history.max_hold_ms
-            || history.may_not_answer && facts.hello.version.is_v5()
-            || history.disk_may_fail
+            || history.may_not_answer && facts.hello.version.is_v5() && !self.is_calm(facts)
+            || self.may_be_unreadable(facts)
             || facts.unlogged.is_some()
+    }
+
+    /// Whether the disk may not give what a connection is owed.
+    pub fn may_be_unreadable(&self, facts: &ConnFacts) -> bool {
+        self.history.disk_may_fail && !self.is_calm(facts)
+    }
+
+    /// Whether nothing went wrong any more when a connection began.
+    pub fn is_calm(&self, facts: &ConnFacts) -> bool {
+        self.healed.is_some_and(|healed| healed < facts.dialed)
     }
 
     /// True time before which the broker cannot have taken a connection for lost; `u64::MAX` for

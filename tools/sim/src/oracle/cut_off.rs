@@ -63,7 +63,7 @@ fn is_a_reason(ledger: &Ledger<'_>, facts: &ConnFacts, at: At, reason: ReasonCod
         ReasonCode::QuotaExceeded | ReasonCode::ServerBusy => ledger.history.may_refuse,
         // With the power goes the disk, too, and the broker may have time to say so.
         ReasonCode::UnspecifiedError => {
-            facts.unlogged.is_some() || facts.died.is_some() || ledger.history.disk_may_fail
+            facts.unlogged.is_some() || facts.died.is_some() || ledger.may_be_unreadable(facts)
         }
         _ => false,
     }
@@ -90,6 +90,24 @@ mod tests {
             script.note(Event::Dismissed { conn, reason });
             script.end(client, Ending::Closed);
             assert_eq!(breaks(&script).is_empty(), fits, "{reason:?} {disk_may_fail}");
+        }
+    }
+
+    /// Faults are taken back when everything heals: who connects behind that meets none.
+    #[test]
+    fn a_connection_that_is_closed_for_a_disk_that_has_healed() {
+        for (is_healed, fits) in [(false, true), (true, false)] {
+            let mut script = Script::new();
+            script.history.disk_may_fail = true;
+            let client = script.client();
+            if is_healed {
+                script.note(Event::Healed);
+            }
+            script.connect(client, HELLO, false);
+            let conn = script.conn(client);
+            script.note(Event::Dismissed { conn, reason: ReasonCode::UnspecifiedError });
+            script.end(client, Ending::Closed);
+            assert_eq!(breaks(&script).is_empty(), fits, "{is_healed}");
         }
     }
 

@@ -89,6 +89,38 @@ mod tests {
         }
     }
 
+    /// The broker may have ended the connection up to twelve seconds before its client hears of it:
+    /// a delay that is shorter says nothing, but for one that began when all had healed.
+    #[test]
+    fn a_delayed_will_of_a_connection_that_the_broker_may_have_ended() {
+        for (delay_s, is_healed, is_back, fits) in [
+            (4, false, false, true),
+            (20, false, false, false),
+            (4, true, false, false),
+            (4, false, true, true),
+            (20, false, true, false),
+            (4, true, true, false),
+        ] {
+            let mut script = Script::new();
+            script.history.disk_may_fail = true;
+            let reader = script.member();
+            script.subscribe(reader, "a/1", AtLeastOnce);
+            if is_healed {
+                script.note(Event::Healed);
+            }
+            let (client, will) = script.client_with_will(delay_s, HELLO);
+            script.pass(20_000);
+            script.end(client, Ending::GivenUp);
+            script.pass(1000);
+            if is_back {
+                script.reconnect(client);
+                script.pass(1000);
+            }
+            script.receive(reader, will, AtLeastOnce);
+            assert_eq!(breaks(&script).is_empty(), fits, "{delay_s} {is_healed} {is_back}");
+        }
+    }
+
     #[test]
     fn a_delayed_will_of_a_client_that_is_back_in_time() {
         for (away_ms, fits) in [(2000, false), (5000, true)] {
