@@ -176,10 +176,21 @@ impl Script {
     }
 
     pub(crate) fn unsubscribe(&mut self, client: ClientId, filter: &str) {
+        self.unsubscribe_with(client, filter, |_| {});
+    }
+
+    /// What happens `meanwhile` does so before it is answered.
+    pub(crate) fn unsubscribe_with(
+        &mut self,
+        client: ClientId,
+        filter: &str,
+        meanwhile: impl FnOnce(&mut Self),
+    ) {
         let (conn, filter) = (self.conn(client), filter.to_owned());
         self.next_request += 1;
         let request = self.next_request;
         self.note(Event::Unsubscribed { conn, request, filter: filter.clone() });
+        meanwhile(self);
         self.note(Event::UnsubAcked { conn, request, filter });
     }
 
