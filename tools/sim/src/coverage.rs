@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 118] = [
+pub const KINDS: [&str; 119] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -99,6 +99,7 @@ pub const KINDS: [&str; 118] = [
     "session present",
     "session not present",
     "refused by quota",
+    "connect too large",
     "hook answers late",
     "hook does not answer",
     "full queue drops its oldest",

@@ -60,6 +60,8 @@ pub struct Hello {
     pub window: u16,
     /// In seconds; 0: none.
     pub keep_alive: u16,
+    /// Bytes of the packet.
+    pub size: usize,
 }
 
 /// How a connection ended for its client.
@@ -238,6 +240,8 @@ pub struct History {
     pub logs_needed: bool,
     /// The disk may not give what is on it.
     pub disk_may_fail: bool,
+    /// In bytes; see [`zzq_broker::Limits::max_connect_size`].
+    pub max_connect_size: usize,
     hash: Hash,
 }
 

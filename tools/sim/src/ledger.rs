@@ -11,7 +11,7 @@ pub(crate) mod script;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zzq_types::{QoS, SubscribeOptions};
+use zzq_types::{QoS, ReasonCode, SubscribeOptions};
 
 use crate::history::{ClientId, Conn, Ending, Hello, History, MessageId, Received};
 use crate::log_time::LogTime;
@@ -66,6 +66,8 @@ pub struct ConnFacts {
     pub dialed: At,
     /// CONNACK, and whether it said that a session is present.
     pub accepted: Option<(At, Option<bool>)>,
+    /// CONNACK that did not let it in, and why.
+    pub refused: Option<(At, ReasonCode)>,
     /// The network carried nothing from here on.
     pub cut: Option<At>,
     /// What the broker said last there may be lost for want of room.

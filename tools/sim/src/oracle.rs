@@ -12,6 +12,7 @@ mod expiry;
 mod folds;
 mod groups;
 mod healed;
+mod let_in;
 mod limits;
 mod order;
 mod past;
@@ -60,7 +61,7 @@ pub enum Subject {
 }
 
 /// All of them.
-pub const PROMISES: [Promise; 19] = [
+pub const PROMISES: [Promise; 20] = [
     delivered::PROMISE,
     exactly_once::PROMISE,
     order::PROMISE,
@@ -79,6 +80,7 @@ pub const PROMISES: [Promise; 19] = [
     folds::PROMISE,
     copies::PROMISE,
     cut_off::PROMISE,
+    let_in::PROMISE,
     healed::PROMISE,
 ];
 

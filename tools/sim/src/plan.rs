@@ -121,6 +121,8 @@ pub struct ClientPlan {
     pub refuses: u64,
     /// Once in so many messages one is large.
     pub large: u64,
+    /// Once in so many wills one is large; 0: none is.
+    pub large_wills: u64,
     /// It tries what it may not.
     pub trespasses: bool,
     /// It authenticates by a method; MQTT 5 alone.
@@ -202,6 +204,7 @@ impl Plan {
                 client.pauses = pauses;
             }
         }
+        draw_small_connects(&mut options, &mut clients, seed);
         let guard = draw_guard(&mut clients, seed);
         let mut images = Chance::new(seed, "images");
         let mut crowd = Chance::new(seed, "crowd");
@@ -402,6 +405,17 @@ fn draw_habits(clients: &mut [ClientPlan], seed: u64) {
     }
 }
 
+/// Whether a CONNECT may be larger than the broker takes. Those of this run have some hundred bytes
+/// without a will.
+fn draw_small_connects(options: &mut BrokerOptions, clients: &mut [ClientPlan], seed: u64) {
+    if Chance::new(seed, "small connects").once_in(5) {
+        options.limits.max_connect_size = 300;
+        for client in clients.iter_mut().filter(|client| !client.reads_history) {
+            client.large_wills = 3;
+        }
+    }
+}
+
 /// Whether somebody decides what clients may do, and how he answers.
 fn draw_guard(clients: &mut [ClientPlan], seed: u64) -> Option<GuardPlan> {
     let mut chance = Chance::new(seed, "guard");
@@ -509,6 +523,7 @@ impl ClientPlan {
         pauses: false,
         refuses: 0,
         large: 40,
+        large_wills: 0,
         trespasses: false,
         authenticates: false,
     };

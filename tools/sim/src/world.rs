@@ -152,6 +152,7 @@ impl World {
         history.queue_grace_ms = millis(limits.queue_grace);
         history.max_hold_ms = millis(limits.max_hold);
         history.may_not_answer = is_silent;
+        history.max_connect_size = limits.max_connect_size as usize;
         let sleeps = plan.lanes > 1 && plan.faults.lane_sleeps > 0;
         // One sleep may follow another.
         history.lanes_rest_ms = if sleeps { 3 * plan.faults.sleep_ms } else { 0 };

@@ -71,6 +71,9 @@ pub enum Act {
 /// Longer than any client is away, and than it may take to hear that a connection has ended.
 const LONG_DELAY_S: u32 = 20;
 
+/// Bytes of a will that makes its CONNECT larger than a broker with a small limit takes.
+const LARGE_WILL: usize = 500;
+
 /// Without a word from the broker for so long, a client gives its connection up.
 const PATIENCE_MS: u64 = 9000;
 
@@ -220,7 +223,8 @@ impl Client {
         let window = self.plan.window;
         let version = self.plan.version;
         let keep_alive = self.plan.keep_alive;
-        let hello = Hello { version, clean, expiry_s, will, window, keep_alive };
+        let mut hello = Hello { version, clean, expiry_s, will, window, keep_alive, size: 0 };
+        hello.size = self.send_connect(desk, hello);
         desk.coverage.hit("op connect");
         desk.coverage.hit(match version {
             ProtocolVersion::V31 => "version 3.1",
@@ -238,10 +242,10 @@ impl Client {
         (self.is_guest, self.is_ended) = (expiry_s == 0, false);
         self.line = Line::Opening(conn, hello);
         (self.heard_at, self.said_at) = (desk.now, desk.now);
-        self.send_connect(desk, hello);
     }
 
-    fn send_connect(&mut self, desk: &mut Desk<'_>, hello: Hello) {
+    /// How many bytes it has.
+    fn send_connect(&mut self, desk: &mut Desk<'_>, hello: Hello) -> usize {
         let mut properties = PropertiesBuf::new();
         if hello.version.is_v5() {
             push(&mut properties, Property::SessionExpiry(hello.expiry_s));
@@ -277,7 +281,9 @@ impl Client {
             will,
             ..Connect::new(hello.version, &name)
         };
+        let before = self.output.len();
         self.send(desk, &Packet::Connect(connect));
+        self.output.len() - before
     }
 
     /// The next word of its authentication.
@@ -311,6 +317,7 @@ impl Client {
             ProtocolVersion::V5 => *self.chance.pick(&[0, 0, 1, 4, LONG_DELAY_S]),
             _ => 0,
         };
+        let is_large = !is_brief && self.chance.once_in(self.plan.large_wills);
         desk.coverage.hit("op connect with will");
         if delay > 0 {
             desk.coverage.hit("op connect with delayed will");
@@ -327,7 +334,7 @@ impl Client {
             expiry_s: None,
             is_will: true,
             is_probe: false,
-            size: 20,
+            size: if is_large { LARGE_WILL } else { 20 },
         };
         Some((desk.history.add_message(message), delay))
     }

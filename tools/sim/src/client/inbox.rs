@@ -86,6 +86,9 @@ impl Client {
     fn conn_ack(&mut self, desk: &mut Desk<'_>, conn: Conn, ack: &ConnAck<'_>) {
         let Line::Opening(_, hello) = self.line else { return };
         if ack.reason.is_failure() {
+            if ack.reason == ReasonCode::PacketTooLarge {
+                desk.coverage.hit("connect too large");
+            }
             desk.note(Event::Refused { conn, reason: ack.reason });
             return;
         }

@@ -70,6 +70,9 @@ impl<'h> Ledger<'h> {
             }
             Event::Dialed { conn, client, hello } => self.dialed(at, *conn, *client, *hello, open),
             Event::Accepted { conn, present } => self.accepted(at, *conn, *present, open),
+            Event::Refused { conn, reason } => {
+                self.change(*conn, |facts| facts.refused = Some((at, *reason)));
+            }
             Event::Dismissed { conn, .. } => {
                 self.change(*conn, |facts| _ = facts.dismissed.get_or_insert(at));
             }
@@ -180,6 +183,7 @@ impl<'h> Ledger<'h> {
             hello,
             dialed: at,
             accepted: None,
+            refused: None,
             cut: None,
             stalled: false,
             ended: None,

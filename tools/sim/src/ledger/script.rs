@@ -36,6 +36,7 @@ pub(crate) const HELLO: Hello = Hello {
     will: None,
     window: 100,
     keep_alive: 0,
+    size: 0,
 };
 
 impl Script {

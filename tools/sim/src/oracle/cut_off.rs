@@ -17,7 +17,7 @@ pub(super) const PROMISE: Promise = Promise {
 };
 
 /// How long a stop may take, and its last words on their way.
-const STOP_MS: u64 = 9000;
+pub(super) const STOP_MS: u64 = 9000;
 
 fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     for (at, entry) in ledger.history.entries.iter().enumerate() {
