@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 119] = [
+pub const KINDS: [&str; 120] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -100,6 +100,7 @@ pub const KINDS: [&str; 119] = [
     "session not present",
     "refused by quota",
     "connect too large",
+    "input waits for room",
     "hook answers late",
     "hook does not answer",
     "full queue drops its oldest",

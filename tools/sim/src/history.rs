@@ -240,6 +240,10 @@ pub struct History {
     pub logs_needed: bool,
     /// The disk may not give what is on it.
     pub disk_may_fail: bool,
+    /// All packets that have come in part may have too little room together.
+    pub lacks_input: bool,
+    /// For so long in ms one of them may have room that others wait for.
+    pub input_patience_ms: u64,
     /// In bytes; see [`zzq_broker::Limits::max_connect_size`].
     pub max_connect_size: usize,
     hash: Hash,

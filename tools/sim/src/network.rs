@@ -337,6 +337,12 @@ impl Network {
         Some(Arrival::End(how, link.stalled))
     }
 
+    /// Whether the broker has not read all that came to it.
+    pub fn has_unread(&self) -> bool {
+        let mut peers = self.links.values().filter_map(|link| link.peer.as_ref());
+        peers.any(|peer| peer.unread() > 0)
+    }
+
     /// Whether nothing is on its way.
     pub fn is_idle(&self) -> bool {
         self.next_due().is_none()

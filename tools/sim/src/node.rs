@@ -68,6 +68,7 @@ impl Node {
             limits: LaneLimits {
                 ring: plan.ring,
                 messages_per_turn: plan.messages_per_turn,
+                input_patience: plan.input_patience(),
                 ..LaneLimits::default()
             },
             group_size: plan.group_size,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use zzq_broker::{
     BrokerOptions, DeliverPolicy, GroupStrategy, LogPolicy, Qos0Full, QueueFull, Retention,
 };
+use zzq_lanes::Limits as LaneLimits;
 use zzq_types::ProtocolVersion::{self, V5, V31, V311};
 
 use crate::chance::Chance;
@@ -205,6 +206,7 @@ impl Plan {
             }
         }
         draw_small_connects(&mut options, &mut clients, seed);
+        draw_small_input(&mut options, &mut clients, seed);
         let guard = draw_guard(&mut clients, seed);
         let mut images = Chance::new(seed, "images");
         let mut crowd = Chance::new(seed, "crowd");
@@ -365,6 +367,19 @@ impl Plan {
         self.is_limited() || self.faults.disk_full > 0 || self.disk_bytes.is_some()
     }
 
+    /// How long a packet may have room that others wait for.
+    pub fn input_patience(&self) -> Duration {
+        let usual = LaneLimits::default().input_patience;
+        // Few connections are there for as long as usual.
+        if self.lacks_input() { Duration::from_secs(5) } else { usual }
+    }
+
+    /// Whether there may be too little room for packets that have come in part.
+    pub fn lacks_input(&self) -> bool {
+        let usual = BrokerOptions::default().limits.max_input_bytes_total;
+        self.options.limits.max_input_bytes_total < usual
+    }
+
     /// Whether queues may become full.
     pub fn is_limited(&self) -> bool {
         let usual = BrokerOptions::default().limits.max_queued_messages;
@@ -412,6 +427,18 @@ fn draw_small_connects(options: &mut BrokerOptions, clients: &mut [ClientPlan], 
         options.limits.max_connect_size = 300;
         for client in clients.iter_mut().filter(|client| !client.reads_history) {
             client.large_wills = 3;
+        }
+    }
+}
+
+/// Whether clients stand in line for room for what they have begun to say: one packet of more than
+/// 4 KiB at a time, or a few.
+fn draw_small_input(options: &mut BrokerOptions, clients: &mut [ClientPlan], seed: u64) {
+    let mut input = Chance::new(seed, "small input");
+    if input.once_in(5) {
+        options.limits.max_input_bytes_total = *input.pick(&[1, 60_000]);
+        for client in clients.iter_mut() {
+            client.large = 8;
         }
     }
 }

@@ -152,6 +152,8 @@ impl World {
         history.queue_grace_ms = millis(limits.queue_grace);
         history.max_hold_ms = millis(limits.max_hold);
         history.may_not_answer = is_silent;
+        history.lacks_input = plan.lacks_input();
+        history.input_patience_ms = millis(plan.input_patience());
         history.max_connect_size = limits.max_connect_size as usize;
         let sleeps = plan.lanes > 1 && plan.faults.lane_sleeps > 0;
         // One sleep may follow another.
@@ -485,6 +487,7 @@ impl World {
             Death::Stopped => {}
         }
         self.note_history();
+        self.note_crowd();
         self.note_ending();
         self.node.device.note_failed(&mut self.coverage);
         let folds = self.node.die(how);
@@ -513,6 +516,14 @@ impl World {
             .filter(|(is_so, _)| *is_so)
         {
             self.coverage.hit(kind);
+        }
+    }
+
+    /// Whether clients have waited for room, which they cannot tell from a slow network.
+    fn note_crowd(&mut self) {
+        let waits = self.node.broker.as_ref().map_or(0, |broker| broker.counts().input_waits);
+        if waits > 0 {
+            self.coverage.hit("input waits for room");
         }
     }
 

@@ -65,17 +65,30 @@ impl Ledger<'_> {
     /// Whether the broker may have ended a connection by itself while its client was there and not
     /// silent, and the broker went on: for the full queue of its session; since it waited for
     /// itself in a circle, which takes twice as long as publishers are held; since nobody said
-    /// whether it is still who it was; since what it is owed cannot be read; or with its log.
+    /// whether it is still who it was; since what it is owed cannot be read; for the room that
+    /// others wait for; or with its log.
     /// Somebody says, and what is owed can be read, where nothing goes wrong any more.
     pub fn may_be_dismissed(&self, facts: &ConnFacts) -> bool {
         let history = self.history;
-        let end_ms = facts.ended.map_or(self.end_ms(), |(at, _)| self.ms(at));
-        let lived_ms = end_ms - self.ms(facts.dialed);
         self.may_be_ended_full(facts)
-            || history.may_refuse && lived_ms >= 2 * history.max_hold_ms
+            || history.may_refuse && self.lived_ms(facts) >= 2 * history.max_hold_ms
+            || self.may_be_crowded_out(facts)
             || history.may_not_answer && facts.hello.version.is_v5() && !self.is_calm(facts)
             || self.may_be_unreadable(facts)
             || facts.unlogged.is_some()
+    }
+
+    /// Whether a limit of what all connections take together may have ended one. Where nothing goes
+    /// wrong any more no packet comes in part for so long.
+    pub fn may_be_crowded_out(&self, facts: &ConnFacts) -> bool {
+        let lived = self.lived_ms(facts) >= self.history.input_patience_ms;
+        self.history.lacks_input && lived && !self.is_calm(facts)
+    }
+
+    /// True time from its CONNECT to its end.
+    fn lived_ms(&self, facts: &ConnFacts) -> u64 {
+        let end_ms = facts.ended.map_or(self.end_ms(), |(at, _)| self.ms(at));
+        end_ms - self.ms(facts.dialed)
     }
 
     /// Whether the disk may not give what a connection is owed.
@@ -133,10 +146,13 @@ impl Ledger<'_> {
             Ending::Closed => {
                 let (left, _) = facts.left?;
                 let may_be_unread = facts.dismissed.is_some()
+                    || self.may_be_crowded_out(facts)
                     || facts.stalled
                     || self.dies_within(self.ms(left), ended_ms - self.ms(left) + STOP_MS);
                 (!may_be_unread).then_some(ended_ms)?
             }
+            // Who waits for room is not read, nor its end.
+            Ending::GivenUp if self.history.lacks_input && !self.is_calm(facts) => return None,
             Ending::GivenUp => ended_ms + GIVEN_UP_MS + self.lanes_rest_ms(ended),
             Ending::Broken => return None,
         };

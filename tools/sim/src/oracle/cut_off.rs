@@ -60,7 +60,8 @@ fn is_a_reason(ledger: &Ledger<'_>, facts: &ConnFacts, at: At, reason: ReasonCod
         }
         ReasonCode::KeepAliveTimeout => facts.hello.keep_alive > 0,
         // Nobody has said whether it is still who it was.
-        ReasonCode::QuotaExceeded | ReasonCode::ServerBusy => ledger.history.may_refuse,
+        ReasonCode::ServerBusy => ledger.history.may_refuse,
+        ReasonCode::QuotaExceeded => ledger.history.may_refuse || ledger.may_be_crowded_out(facts),
         // With the power goes the disk, too, and the broker may have time to say so.
         ReasonCode::UnspecifiedError => {
             facts.unlogged.is_some() || facts.died.is_some() || ledger.may_be_unreadable(facts)
@@ -90,6 +91,23 @@ mod tests {
             script.note(Event::Dismissed { conn, reason });
             script.end(client, Ending::Closed);
             assert_eq!(breaks(&script).is_empty(), fits, "{reason:?} {disk_may_fail}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_keeps_room_for_too_long() {
+        for (lacks_input, lived_ms, fits) in
+            [(true, 30_000, true), (true, 29_000, false), (false, 30_000, false)]
+        {
+            let mut script = Script::new();
+            (script.history.lacks_input, script.history.input_patience_ms) = (lacks_input, 30_000);
+            let client = script.client();
+            script.connect(client, HELLO, false);
+            script.pass(lived_ms);
+            let conn = script.conn(client);
+            script.note(Event::Dismissed { conn, reason: ReasonCode::QuotaExceeded });
+            script.end(client, Ending::Closed);
+            assert_eq!(breaks(&script).is_empty(), fits, "{lacks_input} {lived_ms}");
         }
     }
 

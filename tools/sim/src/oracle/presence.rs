@@ -229,6 +229,18 @@ mod tests {
         }
     }
 
+    /// A client that waits for room is not read, and may be gone for long.
+    #[test]
+    fn a_session_of_who_may_have_waited_for_room_does_not_expire_for_certain() {
+        for lacks_input in [true, false] {
+            let (mut script, client) = lodger(3, Ending::GivenUp);
+            script.history.lacks_input = lacks_input;
+            script.pass(16_000);
+            script.connect(client, HELLO, true);
+            assert_eq!(breaks(&script).is_empty(), lacks_input);
+        }
+    }
+
     #[test]
     fn after_a_connect_that_was_not_answered_both_are_possible() {
         for present in [false, true] {

@@ -141,6 +141,10 @@ impl World {
         if self.node.device.in_flight() > 0 {
             return Some("a write is in flight".into());
         }
+        if self.history.lacks_input && self.network.has_unread() {
+            // At QoS 0 nobody waits for what stands in line.
+            return Some("the broker has not read all".into());
+        }
         (!self.network.is_idle()).then(|| "bytes are on their way".into())
     }
 
