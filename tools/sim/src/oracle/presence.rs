@@ -78,6 +78,12 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
                 let is_ended = ended.get(&facts.client).is_some_and(|ended| *ended > facts.dialed);
                 *has = if is_ended { Has::Perhaps } else { after(hello, *conn) };
             }
+            // Nothing of it was done.
+            Event::Refused { conn, .. } => {
+                if let Some(facts) = ledger.conns.get(conn) {
+                    clients.entry(facts.client).or_default().1 = None;
+                }
+            }
             Event::EndedFull { client, .. } => {
                 clients.entry(*client).or_default().0 = Has::Perhaps;
                 ended.insert(*client, at);
@@ -250,6 +256,23 @@ mod tests {
             script.crash();
             script.connect(client, HELLO, present);
             assert_eq!(breaks(&script), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_connect_that_is_refused_changes_nothing() {
+        for (is_refused, present, fits) in
+            [(true, true, true), (true, false, false), (false, false, true)]
+        {
+            let mut script = Script::new();
+            script.history.may_not_answer = true;
+            let client = script.member();
+            let conn = script.dial(client, GUEST);
+            if is_refused {
+                script.note(Event::Refused { conn, reason: ReasonCode::ServerUnavailable });
+            }
+            script.connect(client, HELLO, present);
+            assert_eq!(breaks(&script).is_empty(), fits, "{is_refused} {present}");
         }
     }
 
