@@ -3,6 +3,7 @@
 //! Owns: the flags, the order of what happens, and the verdict. Does not know: how injuries are
 //! made, and what they must not break.
 
+mod floor;
 mod html;
 mod svg;
 mod tally;
@@ -129,6 +130,11 @@ pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
     while Instant::now() < end && verdict.failure.is_none() {
         verdict.failure = course.generation()?;
     }
+    // A user's own disk is as slow as it is.
+    let has_floors = course.place.is_some();
+    let cuts_power = course.blackout.is_some();
+    let too_few = has_floors.then(|| floor::too_few(&course.tally, span, cuts_power));
+    verdict.too_few = too_few.flatten();
     verdict.tally = course.tally;
     let report = report_path(&course.directory);
     std::fs::write(&report, html::page(&verdict))

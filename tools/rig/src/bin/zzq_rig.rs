@@ -1,7 +1,7 @@
 //! `zzq_rig`: injures the real thing and counts what it promised.
 //!
-//! Exit codes: 0 all promises kept, 1 a promise broken or the rig failed, 2 wrong use, 77 this
-//! machine does not allow it.
+//! Exit codes: 0 all promises kept, 1 a promise broken, too few injuries to say so, or the rig
+//! failed, 2 wrong use, 77 this machine does not allow it.
 
 #![forbid(unsafe_code)]
 

@@ -69,7 +69,8 @@ fn timeline(verdict: &Verdict) -> String {
     for (row, (kind, count)) in kinds.iter().enumerate() {
         picture.label(number(row as u64) + 0.5, &format!("{kind} ({count})"));
     }
-    let failed = if verdict.is_clean() { rounds.len() } else { rounds.len().saturating_sub(1) };
+    let failed =
+        if verdict.failure.is_none() { rounds.len() } else { rounds.len().saturating_sub(1) };
     for (at, round) in rounds.iter().enumerate() {
         let row = kinds.iter().position(|(kind, _)| *kind == round.injury).unwrap_or_default();
         let class = if at >= failed { "last" } else { "round" };

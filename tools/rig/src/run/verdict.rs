@@ -17,6 +17,8 @@ pub struct Verdict {
     pub tally: Tally,
     /// What was not done, and why.
     pub left_out: Vec<String>,
+    /// Of what was done too little to say anything.
+    pub too_few: Option<String>,
     /// What was found.
     pub failure: Option<Failure>,
 }
@@ -42,7 +44,7 @@ impl Verdict {
     /// Nothing was found yet.
     pub fn new(seed: u64) -> Self {
         let tally = Tally::new(Instant::now());
-        Self { seed, tally, left_out: Vec::new(), failure: None }
+        Self { seed, tally, left_out: Vec::new(), too_few: None, failure: None }
     }
 
     /// This is not done.
@@ -51,15 +53,18 @@ impl Verdict {
         self.left_out.push(what.to_owned());
     }
 
-    /// Whether all promises were kept.
+    /// Whether all promises were kept, and enough was done to break them.
     pub fn is_clean(&self) -> bool {
-        self.failure.is_none()
+        self.failure.is_none() && self.too_few.is_none()
     }
 
     /// The last line.
     pub fn line(&self) -> String {
-        let (word, end) =
-            if self.is_clean() { ("clean", "all promises kept") } else { ("BROKEN", "see above") };
+        let (word, end) = match (&self.failure, &self.too_few) {
+            (Some(_), _) => ("BROKEN", "see above"),
+            (None, Some(_)) => ("too few injuries", "nothing is shown"),
+            (None, None) => ("clean", "all promises kept"),
+        };
         format!(
             "{word}: seed {}, {} rounds, {} kills, {} power cuts, {} acknowledged: {end}",
             self.seed,
@@ -102,6 +107,7 @@ impl Verdict {
             "recovery_ms_p50": milliseconds(median),
             "recovery_ms_max": milliseconds(most),
             "left_out": self.left_out,
+            "too_few": self.too_few,
             "failure": self.failure.as_ref().map(|failure| serde_json::json!({
                 "what": failure.what,
                 "round": failure.round,
@@ -151,6 +157,9 @@ impl fmt::Display for Verdict {
         for reason in &self.left_out {
             writeln!(out, "left out: {reason}")?;
         }
+        if let Some(what) = self.too_few.as_ref().filter(|_| self.failure.is_none()) {
+            writeln!(out, "too few injuries: {what}")?;
+        }
         if let Some(failure) = &self.failure {
             write!(out, "{failure}")?;
             writeln!(out, "  seed {} draws the same injuries again", self.seed)?;
@@ -182,6 +191,19 @@ impl fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_hardly_injured_has_no_clean_verdict() {
+        let mut verdict = Verdict::new(7);
+        assert!(verdict.is_clean());
+        verdict.too_few = Some("2 kills of 60 at least".into());
+        assert!(!verdict.is_clean());
+        assert!(verdict.line().starts_with("too few injuries: seed 7"), "{}", verdict.line());
+        let text = verdict.to_string();
+        assert!(text.contains("too few injuries: 2 kills of 60 at least"), "{text}");
+        assert_eq!(verdict.json()["clean"], false);
+        assert_eq!(verdict.json()["too_few"], "2 kills of 60 at least");
+    }
 
     #[test]
     fn a_failure_names_seed_directory_and_tool() {
