@@ -1,5 +1,6 @@
 //! What can go wrong, for each operation, by who is at fault, and what is to be done.
 
+use std::fmt::Display;
 use std::io;
 
 use crate::format::Fault;
@@ -79,6 +80,12 @@ impl OpenError {
         let what = what.into();
         move |error| Self::Disk { what, error }
     }
+}
+
+/// The same error with the step at which it came, which names the file. Its kind stays: whether the
+/// log waits for space or gives up depends on it.
+pub(crate) fn during(step: impl Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
 /// [`Producer::stage`](crate::Producer::stage) did not take a record. Nothing of it was kept.

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::disk::{BLOCK, Disk, DiskFile};
-use crate::error::{Damage, OpenError};
+use crate::error::{Damage, OpenError, during};
 use crate::format::Fault;
 use crate::format::meta::Facts;
 use crate::format::segment::LastGood;
@@ -20,6 +20,8 @@ const PAGES: usize = 2;
 /// The open file and what it says.
 pub(crate) struct Meta<D: Disk> {
     file: D::File,
+    /// Of the file, for errors.
+    name: &'static str,
     facts: Arc<Facts>,
     /// A page that holds the facts and is synced. The other one is written first: this may be the
     /// only one.
@@ -31,15 +33,20 @@ pub(crate) struct Meta<D: Disk> {
 impl<D: Disk> Meta<D> {
     /// Makes the file of a new log.
     pub(crate) fn create(disk: &D, facts: Facts) -> io::Result<Self> {
-        match disk.remove(META_NEW_NAME) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        let name = META_NEW_NAME;
+        let failed = |step| move |error| during(format_args!("{step} {name}"), &error);
+        match disk.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("removing")(error));
+            }
             _ => {}
         }
-        let file = disk.create(META_NEW_NAME, (PAGES * BLOCK) as u64)?;
-        let mut meta = Self { file, facts: Arc::default(), whole: 0, poisoned: false };
+        let file = disk.create(name, (PAGES * BLOCK) as u64).map_err(failed("making"))?;
+        let mut meta = Self { file, name, facts: Arc::default(), whole: 0, poisoned: false };
         meta.write(facts)?;
-        disk.rename(META_NEW_NAME, META_NAME)?;
-        disk.sync_dir()?;
+        disk.rename(name, META_NAME).map_err(failed("giving its name to"))?;
+        disk.sync_dir().map_err(failed("syncing the directory for"))?;
+        meta.name = META_NAME;
         Ok(meta)
     }
 
@@ -58,7 +65,7 @@ impl<D: Disk> Meta<D> {
         let failed = || OpenError::disk(format!("reading {META_NAME}"));
         let file = disk.open(META_NAME).map_err(failed())?;
         let (whole, facts) = newest(&read_pages(&file).map_err(failed())?)?;
-        Ok(Self { file, facts: Arc::new(facts), whole, poisoned: false })
+        Ok(Self { file, name: META_NAME, facts: Arc::new(facts), whole, poisoned: false })
     }
 
     pub(crate) fn facts(&self) -> &Arc<Facts> {
@@ -82,7 +89,7 @@ impl<D: Disk> Meta<D> {
         let page = self.begin(&mut facts)?;
         let synced = 1 - self.whole;
         self.put(&page, synced)?;
-        self.file.sync()?;
+        self.sync()?;
         self.put(&page, self.whole)?;
         self.whole = synced;
         self.end(facts);
@@ -108,7 +115,7 @@ impl<D: Disk> Meta<D> {
         let page = self.begin(&mut facts)?;
         for number in [1 - self.whole, self.whole] {
             self.put(&page, number)?;
-            self.file.sync()?;
+            self.sync()?;
         }
         self.end(facts);
         Ok(())
@@ -127,7 +134,13 @@ impl<D: Disk> Meta<D> {
     }
 
     fn put(&self, page: &IoBuffer, number: usize) -> io::Result<()> {
-        self.file.write_at(page, (number * BLOCK) as u64)
+        let at = (number * BLOCK) as u64;
+        let failed = |error| during(format_args!("writing {} at byte {at}", self.name), &error);
+        self.file.write_at(page, at).map_err(failed)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync().map_err(|error| during(format_args!("syncing {}", self.name), &error))
     }
 
     fn end(&mut self, facts: Facts) {

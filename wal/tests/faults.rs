@@ -47,6 +47,17 @@ fn settle(log: &Log<SimDisk>, one: &mut Producer<SimDisk>) {
     }
 }
 
+/// Why the log is read-only; the reason names a file.
+fn why_read_only(log: &Log<SimDisk>) -> String {
+    let Status::ReadOnly(reason) = log.status() else { panic!("it goes on: {log:?}") };
+    assert!(names_a_place(&reason), "{reason}");
+    reason
+}
+
+fn names_a_place(reason: &str) -> bool {
+    [".log", "spare-", "meta", "directory"].iter().any(|place| reason.contains(place))
+}
+
 fn assert_found(disk: &SimDisk, count: u8) {
     let (_, recovery, seen) = reopen(&disk.restart(), 99);
     assert_eq!(recovery.last_lsn, Lsn::new(u64::from(count)), "{recovery:?}");
@@ -184,7 +195,17 @@ fn a_move_that_finds_no_place_makes_the_log_read_only() {
         }
         one.drive(1000);
         settle(&log, &mut one);
-        assert!(matches!(log.status(), Status::ReadOnly(_)), "{op:?}");
+        let reason = why_read_only(&log);
+        let written = format!("writing 4096 bytes at {} of {}", 11 * 4096, segment_name(1));
+        assert!(reason.contains(&written), "the failure that it moves from: {reason}");
+        let place = match op {
+            Op::Create => "making spare-",
+            Op::Write => "writing spare-",
+            Op::Sync => "syncing spare-",
+            Op::Rename => ".log: ",
+            _ => "syncing the directory for 0",
+        };
+        assert!(reason.contains(place), "{op:?}: {reason}");
         assert_eq!(log.durable(), Lsn::new(10), "{op:?}");
         disk.heal();
         assert_found(&disk, 10);
@@ -273,7 +294,8 @@ fn a_file_that_fails_as_the_next_segment_is_replaced_once() {
         disk.fail(op, 1, FAIL);
         log.helper_step(0);
         assert_eq!(log.status(), Status::Running, "{op:?}");
-        assert!(log.take_failure().is_some_and(|why| why.contains("next segment")), "{op:?}");
+        let failure = log.take_failure().unwrap();
+        assert!(failure.contains("next segment") && failure.contains(" spare-"), "{failure}");
         for n in 1..150_u8 {
             put(&log, &mut one, &[n; 3000]);
         }
@@ -286,7 +308,8 @@ fn a_file_that_fails_as_the_next_segment_is_replaced_once() {
         log.helper_step(0);
         assert!(woken.take() > 0);
         one.drive(1000);
-        assert!(matches!(log.status(), Status::ReadOnly(_)), "{op:?}");
+        let reason = why_read_only(&log);
+        assert!(reason.contains("next segment") && reason.contains(" spare-"), "{reason}");
         assert_eq!(log.durable(), Lsn::new(1));
         disk.heal();
         assert_found(&disk, 1);
@@ -303,11 +326,31 @@ fn a_directory_that_fails_makes_the_log_read_only() {
         log.helper_step(0);
         assert!(woken.take() > 0);
         one.drive(1000);
-        assert!(matches!(log.status(), Status::ReadOnly(_)), "{op:?}");
+        let reason = why_read_only(&log);
+        assert!(reason.contains(&segment_name(2)), "{op:?}: {reason}");
         assert_eq!(log.durable(), Lsn::new(1));
         disk.heal();
         assert_found(&disk, 1);
     }
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_is_named() {
+    let disk = SimDisk::new();
+    let (log, mut one, tokens) = two_in_flight(&disk);
+    // What it moves from is not used again.
+    for token in tokens {
+        disk.release_with(token, FAIL);
+    }
+    one.drive(1000);
+    log.helper_step(0);
+    disk.release_all();
+    settle(&log, &mut one);
+    log.trim(Lsn::new(11));
+    disk.fail(Op::Remove, 1, FAIL);
+    while log.helper_step(0) && log.status() == Status::Running {}
+    let reason = why_read_only(&log);
+    assert!(reason.contains(&format!("removing {}", segment_name(1))), "{reason}");
 }
 
 #[test]
@@ -342,8 +385,9 @@ fn after_a_failed_write_of_meta_the_log_is_read_only() {
     settle(&log, &mut one);
     log.update_facts(|facts| facts.term = 3).unwrap();
     disk.fail(Op::Sync, 1, FAIL);
-    assert!(log.update_facts(|facts| facts.term = 4).is_err());
-    assert!(matches!(log.status(), Status::ReadOnly(reason) if reason.contains("meta")));
+    let error = log.update_facts(|facts| facts.term = 4).unwrap_err();
+    assert!(error.to_string().contains("syncing meta"), "{error}");
+    assert!(why_read_only(&log).contains("syncing meta"));
     assert!(log.update_facts(|facts| facts.term = 5).is_err());
     let (log, _, _) = reopen(&disk.restart(), 2);
     assert!([3, 4].contains(&log.facts().term));
@@ -357,7 +401,8 @@ fn opening_reports_each_failing_step() {
         put(&log, &mut one, &[0]);
         let disk = disk.restart();
         disk.fail(op, 1, FAIL);
-        assert!(open(disk.clone(), small(2)).is_err(), "{op:?}");
+        let error = open(disk.clone(), small(2)).unwrap_err().to_string();
+        assert!(names_a_place(&error), "{op:?}: {error}");
         disk.heal();
         assert_found(&disk, 1);
     }
@@ -389,6 +434,11 @@ fn any_operation_may_fail_once_and_nothing_acknowledged_is_lost() {
             let goes_on = lived.as_ref().is_ok_and(|log| !log.is_read_only());
             assert!(!goes_on || story.acknowledged == life::RECORDS, "{op:?} {nth}: {story:?}");
             read_only += u64::from(!goes_on);
+            match &lived {
+                Ok(log) if log.is_read_only() => _ = why_read_only(log),
+                Err(error) => assert!(names_a_place(&error.to_string()), "{error}"),
+                Ok(_) => {}
+            }
             drop(lived);
             for outcome in &OUTCOMES[..4] {
                 live_on(&disk.crash_with(*outcome), &mut story.clone());
@@ -471,9 +521,9 @@ fn without_space_a_start_fails_and_the_next_one_with_space_finds_all() {
     for seed in 2..5 {
         match open(disk.clone(), small(seed)) {
             Err(OpenError::Disk { what, error }) => {
-                assert!(
-                    what.contains("making a segment") && error.kind() == ErrorKind::StorageFull
-                );
+                assert!(what.contains("making a segment"), "{what}");
+                assert_eq!(error.kind(), ErrorKind::StorageFull);
+                assert!(error.to_string().contains("making spare-"), "{error}");
             }
             other => panic!("{other:?}"),
         }

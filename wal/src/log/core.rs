@@ -430,8 +430,9 @@ impl<D: Disk> Core<D> {
                     shared.set_no_space(true);
                 }
                 Reply::Moved(Err(error)) => {
-                    let error = io::Error::from(error);
-                    shared.poison(format!("after a failed write, no segment can be made: {error}"));
+                    let (error, failed) = (io::Error::from(error), self.failed_write());
+                    let failed = failed.unwrap_or_default();
+                    shared.poison(format!("{failed}; no segment to move to: {error}"));
                 }
             }
         }

@@ -206,7 +206,7 @@ impl<D: Disk> Helper<D> {
             }
             keep
         });
-        void.into_iter().try_for_each(|number| self.maker.disk.remove(&segment_name(number)))
+        void.into_iter().try_for_each(|number| self.maker.remove(&segment_name(number)))
     }
 
     pub(crate) fn reply(&mut self, shared: &Shared<D>, reply: Reply<D::File>) {
@@ -260,7 +260,7 @@ impl<D: Disk> Helper<D> {
         while let Some(at) = self.dying.iter().position(is_free) {
             let segment = self.dying.remove(at);
             if segment.is_broken() {
-                self.maker.disk.remove(&segment.name())?;
+                self.maker.remove(&segment.name())?;
             } else {
                 self.maker.recycle(segment.header.number, segment.header.length)?;
             }

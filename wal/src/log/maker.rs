@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::disk::{BLOCK, Disk, DiskFile};
+use crate::error::during;
 use crate::format::segment::{Beginning, GROUPS_AT, Identity, LastGood, SegmentHeader};
 use crate::format::{Salt, index};
 use crate::io::IoBuffer;
@@ -79,7 +80,7 @@ pub(crate) struct Maker<D: Disk> {
     pub(crate) entropy: Entropy,
 }
 
-/// Why a segment could not be made.
+/// Why a segment could not be made. Each error names the step and its file.
 #[derive(Debug)]
 pub(crate) enum MakeError {
     /// There is no space for it; what was begun has been taken back.
@@ -174,19 +175,38 @@ impl<D: Disk> Maker<D> {
     ) -> Result<(), MakeError> {
         let mut block = IoBuffer::with_blocks(1);
         header.encode(&mut block);
-        let write = || {
-            file.write_at(&block, 0)?;
-            if !groups.is_empty() {
-                file.write_at(groups, GROUPS_AT)?;
-            }
-            file.sync()
+        let write = |bytes: &IoBuffer, at| {
+            let written = file.write_at(bytes, at);
+            written.map_err(|error| during(format_args!("writing {spare} at byte {at}"), &error))
         };
-        write().map_err(MakeError::of_file)?;
-        match self.disk.rename(spare, &segment_name(header.number)) {
+        write(&block, 0).map_err(MakeError::of_file)?;
+        if !groups.is_empty() {
+            write(groups, GROUPS_AT).map_err(MakeError::of_file)?;
+        }
+        let synced = file.sync().map_err(|error| during(format_args!("syncing {spare}"), &error));
+        synced.map_err(MakeError::of_file)?;
+        let name = segment_name(header.number);
+        match self.rename(spare, &name) {
             Err(error) if is_full(&error) => return Err(MakeError::NoSpace(error)),
             renamed => renamed.map_err(MakeError::Names)?,
         }
-        self.disk.sync_dir().map_err(MakeError::Names)
+        self.sync_name(&name).map_err(MakeError::Names)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let renamed = self.disk.rename(from, to);
+        renamed.map_err(|error| during(format_args!("renaming {from} to {to}"), &error))
+    }
+
+    fn sync_name(&self, name: &str) -> io::Result<()> {
+        let synced = self.disk.sync_dir();
+        synced.map_err(|error| during(format_args!("syncing the directory for {name}"), &error))
+    }
+
+    /// Removes a file of the log.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        let removed = self.disk.remove(name);
+        removed.map_err(|error| during(format_args!("removing {name}"), &error))
     }
 
     /// Bytes that are free, and those that spare files take.
@@ -206,7 +226,7 @@ impl<D: Disk> Maker<D> {
 
     fn drop_spares(&mut self) -> io::Result<()> {
         while let Some(spare) = self.spares.pop() {
-            self.disk.remove(&spare_name(spare.number))?;
+            self.remove(&spare_name(spare.number))?;
         }
         Ok(())
     }
@@ -216,7 +236,9 @@ impl<D: Disk> Maker<D> {
         if let Some((at, _)) = fitting.min_by_key(|(_, spare)| spare.name) {
             let spare = self.spares.swap_remove(at);
             let name = self.certain_name(spare).map_err(MakeError::Names)?;
-            let file = self.disk.open(&name).map_err(MakeError::of_file)?;
+            let opened = self.disk.open(&name);
+            let opened = opened.map_err(|error| during(format_args!("opening {name}"), &error));
+            let file = opened.map_err(MakeError::of_file)?;
             // If a part of it was never written, that was left out once and costs time once more.
             return Ok((name, file, length));
         }
@@ -236,7 +258,8 @@ impl<D: Disk> Maker<D> {
             Ok((file, written)) => Ok((name, file, written)),
             Err(error) => {
                 let _ = self.disk.remove(&name);
-                Err(MakeError::of_file(error))
+                let size = format_args!("making {name} of {length} bytes");
+                Err(MakeError::of_file(during(size, &error)))
             }
         }
     }
@@ -247,13 +270,13 @@ impl<D: Disk> Maker<D> {
         let name = segment_name(number);
         let is_surplus = self.is_thrifty && !self.spares.is_empty();
         if self.spares.len() >= SPARES_MAX || is_surplus {
-            return self.disk.remove(&name);
+            return self.remove(&name);
         }
         let number = self.next_spare;
         let spare = self.fresh_name();
-        match self.disk.rename(&name, &spare) {
+        match self.rename(&name, &spare) {
             // A name may need space, too.
-            Err(error) if is_full(&error) => return self.disk.remove(&name),
+            Err(error) if is_full(&error) => return self.remove(&name),
             renamed => renamed?,
         }
         // The old name must not come back with a new header after a power cut. The sync of the name
@@ -280,11 +303,11 @@ impl<D: Disk> Maker<D> {
             Name::Given => spare_name(spare.number),
             Name::Found => {
                 let fresh = self.fresh_name();
-                self.disk.rename(&spare_name(spare.number), &fresh)?;
+                self.rename(&spare_name(spare.number), &fresh)?;
                 fresh
             }
         };
-        self.disk.sync_dir()?;
+        self.sync_name(&name)?;
         self.note_synced();
         Ok(name)
     }

@@ -59,16 +59,7 @@ impl<D: Disk> Core<D> {
         if self.flights.iter().any(Flight::is_in_flight) {
             return;
         }
-        let failed = self.flights.iter().find_map(|flight| match &flight.state {
-            State::Failed(_, reason) => Some(format!(
-                "writing {} bytes at {} of {}: {reason}",
-                flight.header.length,
-                flight.offset,
-                flight.segment.name()
-            )),
-            _ => None,
-        });
-        let Some(failed) = failed else { unreachable!("a failure is why it drains") };
+        let Some(failed) = self.failed_write() else { unreachable!("a failure is why it drains") };
         if self.flights.iter().any(|flight| flight.moved) {
             shared.poison(failed);
             return;
@@ -76,6 +67,19 @@ impl<D: Disk> Core<D> {
         shared.note_cured(failed);
         self.mode = Mode::Moving;
         self.ask_for_move();
+    }
+
+    /// The first write that failed and has not moved yet, for people.
+    pub(crate) fn failed_write(&self) -> Option<String> {
+        self.flights.iter().find_map(|flight| match &flight.state {
+            State::Failed(_, reason) => Some(format!(
+                "writing {} bytes at {} of {}: {reason}",
+                flight.header.length,
+                flight.offset,
+                flight.segment.name()
+            )),
+            _ => None,
+        })
     }
 
     fn ask_for_move(&mut self) {

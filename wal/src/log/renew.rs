@@ -75,9 +75,11 @@ fn write_over<F: DiskFile>(segments: &Segments<F>, groups: &[FoundGroup]) -> Res
             if !is_cut {
                 buffer.copy_from_slice(own);
             }
-            let file = &segment_of(segments, group).file;
+            let segment = segment_of(segments, group);
+            let (file, name) = (&segment.file, segment.name());
             let written = file.write_at(&buffer, group.at).and_then(|()| file.sync());
-            written.map_err(OpenError::disk("writing the last groups"))?;
+            let failed = OpenError::disk(format!("writing {name} at byte {}", group.at));
+            written.map_err(failed)?;
             rest = behind;
         }
     }
