@@ -179,13 +179,8 @@ pub enum TruncateError {
     #[error("the log is read-only: {0}")]
     ReadOnly(String),
     /// A durable group in front of the place is not intact: ask the journal tool.
-    #[error("{file} is damaged at byte {offset}: a group that was durable is not intact")]
-    Damage {
-        /// Name of the file.
-        file: String,
-        /// Where the group begins.
-        offset: u64,
-    },
+    #[error(transparent)]
+    Damage(#[from] Damage),
     /// The disk did not do what was asked.
     #[error("looking for the end of a group in {file}: {error}")]
     Disk {

@@ -370,6 +370,29 @@ fn the_power_may_go_at_each_operation_of_a_truncation() {
     assert!(outcomes.iter().all(|count| *count > 20), "{outcomes:?}");
 }
 
+/// Whoever asks learns where, which records, and what is wrong.
+#[test]
+fn a_group_that_has_changed_at_the_place_is_named() {
+    let (disk, log, _lane) = written(40);
+    let name = segment_name(1);
+    for (after, offset) in [(1, 4096), (3, 3 * 4096), (5, 5 * 4096)] {
+        let bit = offset + 200;
+        disk.flip(&name, bit, 3).unwrap();
+        let Err(TruncateError::Damage(damage)) = log.truncate(Lsn::new(after), 1) else {
+            panic!("group {after} is found all the same");
+        };
+        disk.flip(&name, bit, 3).unwrap();
+        assert_eq!((&damage.file, damage.offset), (&name, offset), "{damage}");
+        assert_eq!(damage.first, Lsn::new(after), "{damage}");
+        assert!(damage.last >= Lsn::new(after) && damage.last < Lsn::new(40), "{damage}");
+        assert!(damage.reason.contains("group"), "{damage}");
+        assert!(!log.is_truncating());
+    }
+    log.truncate(Lsn::new(5), 1).unwrap();
+    finish(&log);
+    assert_eq!(log.durable(), Lsn::new(5));
+}
+
 /// The newest group's is the least that a start goes on with, whatever it is told.
 #[test]
 fn terms_never_go_back() {

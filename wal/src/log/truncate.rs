@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use crate::disk::{Disk, DiskFile};
-use crate::error::TruncateError;
+use crate::error::{Damage, TruncateError};
 use crate::format::segment::{GROUPS_AT, LastGood};
 use crate::log::core::{Core, Mode};
 use crate::log::flight::AwaitedBy;
@@ -197,7 +197,7 @@ fn find_end<D: Disk>(shared: &Shared<D>, after: Lsn) -> Result<LastGood, Truncat
     let hint = lookup::find(segment, after).map_err(failed)?;
     // The index is a hint; without it the way is longer.
     match find_end_from(segment, hint.at, after) {
-        Err(TruncateError::Damage { .. }) => find_end_from(segment, GROUPS_AT, after),
+        Err(TruncateError::Damage(_)) => find_end_from(segment, GROUPS_AT, after),
         found => found,
     }
 }
@@ -210,17 +210,31 @@ fn find_end_from<F: DiskFile>(
 ) -> Result<LastGood, TruncateError> {
     let span = Span::new(segment.file.clone(), &segment.header, segment.end());
     let mut walk = Walk::new(Reads::alone(span), from);
+    // Behind the groups that were walked over; what lies in front of `from` is not looked at.
+    let mut next = segment.first_lsn().unwrap_or(after);
+    let damage = |offset, first, reason: &str| {
+        TruncateError::Damage(Damage {
+            file: segment.name(),
+            offset,
+            first,
+            last: segment.last_lsn().max(after),
+            reason: reason.to_owned(),
+            proof: String::new(),
+        })
+    };
     loop {
         let offset = walk.at();
         let step =
             walk.next().map_err(|error| TruncateError::Disk { file: segment.name(), error })?;
-        let Step::Group { header, .. } = step else {
-            return Err(TruncateError::Damage { file: segment.name(), offset });
+        let header = match step {
+            Step::Group { header, .. } => header,
+            Step::End(why) => return Err(damage(offset, next, why.unwrap_or(NO_GROUP))),
         };
         if header.first_lsn > after {
-            return Err(TruncateError::Damage { file: segment.name(), offset });
+            return Err(damage(offset, next, "a group does not have the next LSN"));
         }
         if header.last_lsn() < after {
+            next = header.last_lsn().next();
             continue;
         }
         if header.last_lsn() > after {
@@ -231,6 +245,8 @@ fn find_end_from<F: DiskFile>(
         return Ok(LastGood::of(&header, walk.at()));
     }
 }
+
+const NO_GROUP: &str = "a group that was durable is not there";
 
 /// All that is there is truncated: the first segment tells what it follows.
 fn end_before_all<D: Disk>(shared: &Shared<D>, after: Lsn) -> Result<LastGood, TruncateError> {
