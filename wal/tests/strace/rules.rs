@@ -7,12 +7,23 @@ use crate::trace::Call;
 /// The directory of the log in the trace.
 pub(crate) const DIRECTORY: &str = "traced-log";
 
+/// The one that it lies in.
+pub(crate) const PARENT: &str = "traced-parent";
+
+/// Begins what is said of a log whose own name may go with the power.
+pub(crate) const NO_NAME: &str = "the log's directory is used before its name is durable";
+
+/// Ends what is said of a file that goes although `meta` may still count on it.
+pub(crate) const TOO_SOON: &str = "goes before meta can do without it";
+
 /// How often each rule had something to say, so that none holds for want of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cases {
+    pub(crate) made: usize,
     pub(crate) opened: usize,
     pub(crate) named: usize,
     pub(crate) recycled: usize,
+    pub(crate) removed: usize,
     pub(crate) groups: usize,
     pub(crate) pages: usize,
 }
@@ -23,7 +34,9 @@ pub(crate) fn judge(calls: &[Call]) -> (Cases, Vec<String>) {
     let rules = Rules { calls };
     let mut cases = Cases::default();
     let mut broken = Vec::new();
+    rules.parent(&mut cases, &mut broken);
     rules.opens(&mut cases, &mut broken);
+    rules.goes(&mut cases, &mut broken);
     rules.names(&mut cases, &mut broken);
     rules.groups(&mut cases, &mut broken);
     rules.pages(&mut cases, &mut broken);
@@ -63,6 +76,23 @@ impl<'c> Rules<'c> {
         self.about(file).find(|call| is_sync(call) && call.began > behind)
     }
 
+    /// The directory of a new log is lost with all that is in it, unless its own name is durable
+    /// before a segment has one.
+    fn parent(&self, cases: &mut Cases, broken: &mut Vec<String>) {
+        let makes = |call: &&&Call| {
+            call.name.starts_with("mkdir") && call.names().last() == Some(&DIRECTORY)
+        };
+        let first = self.renames().find(|(_, _, to)| is_segment(to));
+        let first = first.map_or(usize::MAX, |(rename, ..)| rename.began);
+        for call in self.calls.iter().filter(makes) {
+            cases.made += 1;
+            let synced = self.synced(PARENT, call.ended);
+            if synced.is_none_or(|synced| synced.ended >= first) {
+                broken.push(format!("{NO_NAME}: {}", call.arguments));
+            }
+        }
+    }
+
     /// Every file is opened for direct I/O: nothing goes by way of the page cache.
     fn opens(&self, cases: &mut Cases, broken: &mut Vec<String>) {
         for call in self.calls.iter().filter(|call| call.name == "openat") {
@@ -82,6 +112,37 @@ impl<'c> Rules<'c> {
                 _ => None,
             }
         })
+    }
+
+    fn removals(&self) -> impl Iterator<Item = (&Call, &str)> {
+        let removals = self.calls.iter().filter(|call| call.name.starts_with("unlink"));
+        removals.filter_map(|call| Some((*call, *call.names().last()?)))
+    }
+
+    /// A segment's file becomes a spare, or is removed, only when `meta` has been synced since it
+    /// was written last: it says that the segment is gone. `meta` itself never goes.
+    fn goes(&self, cases: &mut Cases, broken: &mut Vec<String>) {
+        for (_, name) in self.removals() {
+            cases.removed += 1;
+            if name == "meta" {
+                broken.push("meta is removed".to_owned());
+            }
+        }
+        let removed = self.removals();
+        let renamed = self.renames().map(|(call, from, _)| (call, from));
+        for (call, name) in removed.chain(renamed).filter(|(_, name)| is_segment(name)) {
+            let writes = self.about(name).filter(|write| is_group(write) || is_plain_write(write));
+            let named = self.renames().filter(|(_, _, to)| *to == name).map(|(call, ..)| call);
+            let earlier = |other: &&Call| other.began < call.began;
+            let last = writes.chain(named).filter(earlier).map(|other| other.ended).max();
+            let told = ["meta", "meta.new"].into_iter().any(|meta| {
+                let synced = self.synced(meta, last.unwrap_or(0));
+                synced.is_some_and(|synced| synced.ended < call.began)
+            });
+            if !told {
+                broken.push(format!("{name} {TOO_SOON}"));
+            }
+        }
     }
 
     /// What a file holds is synced before it gets its name, and the name before anything rests on
