@@ -308,3 +308,27 @@ impl fmt::Display for RecordLine {
         if self.fields.is_empty() { Ok(()) } else { write!(out, " {}", self.fields) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documented::{documented, printed};
+
+    #[test]
+    fn the_fields_of_a_record_are_those_in_the_documents() {
+        let line = RecordLine {
+            lsn: 1,
+            time: String::new(),
+            time_ms: 0,
+            kind: 1,
+            name: None,
+            waits: false,
+            parts: false,
+            // Else it is left out.
+            cold: true,
+            bytes: 0,
+            fields: Fields::new(),
+        };
+        assert_eq!(documented("record"), printed(&serde_json::to_value(&line).unwrap()));
+    }
+}

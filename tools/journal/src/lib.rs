@@ -13,6 +13,8 @@
 mod backup;
 mod cold;
 mod describe;
+#[cfg(test)]
+mod documented;
 mod dump;
 mod escape;
 mod groups;

@@ -44,7 +44,7 @@ pub(crate) enum Line {
 }
 
 /// What `meta` says.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct LogLine {
     pub(crate) log: String,
     pub(crate) node: u32,
@@ -151,7 +151,7 @@ pub(crate) struct ColdLine {
 }
 
 /// The entries of one section.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct SectionCount {
     pub(crate) name: String,
     pub(crate) entries: u64,
@@ -170,7 +170,7 @@ pub(crate) enum ImageEnd {
 }
 
 /// A file that is no segment.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct FileLine {
     pub(crate) name: String,
     pub(crate) bytes: u64,
@@ -178,7 +178,7 @@ pub(crate) struct FileLine {
 }
 
 /// Something that is not as it should be.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct StopLine {
     pub(crate) file: String,
     pub(crate) offset: u64,
@@ -186,7 +186,7 @@ pub(crate) struct StopLine {
 }
 
 /// A record whose body is none of the engine's.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct RefusedLine {
     pub(crate) lsn: u64,
     pub(crate) kind: u8,
@@ -194,13 +194,13 @@ pub(crate) struct RefusedLine {
 }
 
 /// Worth knowing, and harmless.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct NoteLine {
     pub(crate) text: String,
 }
 
 /// The last line.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct VerdictLine {
     pub(crate) verdict: &'static str,
     pub(crate) status: u8,
@@ -336,5 +336,32 @@ impl fmt::Display for Ends {
             Self::Void => "void",
             Self::Trimmed => "trimmed",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documented::{documented, printed};
+
+    #[test]
+    fn the_fields_of_each_line_are_those_in_the_documents() {
+        let sections = vec![SectionCount::default()];
+        let lines = [
+            Line::Log(LogLine::default()),
+            Line::Segment(SegmentLine::default()),
+            Line::Image(ImageLine { sections, ..ImageLine::default() }),
+            Line::Cold(ColdLine::default()),
+            Line::File(FileLine::default()),
+            Line::Stop(StopLine::default()),
+            Line::Refused(RefusedLine::default()),
+            Line::Note(NoteLine::default()),
+            Line::Verdict(VerdictLine::default()),
+        ];
+        for line in lines {
+            let value = serde_json::to_value(&line).unwrap();
+            let name = value["type"].as_str().unwrap().to_owned();
+            assert_eq!(documented(&name), printed(&value), "{name}");
+        }
     }
 }

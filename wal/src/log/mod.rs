@@ -172,6 +172,33 @@ impl<D: Disk> Log<D> {
     /// A crash leaves the log either whole, or truncated. If the disk fails before the end the log
     /// is read-only.
     ///
+    /// ```
+    /// use zzq_wal::{Appender, AppendError, Commits, Log, Lsn, Options, sim_disk::SimDisk};
+    ///
+    /// let options = Options { commits: Commits::ByCaller, ..Options::from_os()? };
+    /// let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(()))?;
+    /// let mut appender = Appender::new(&log)?;
+    /// for body in ["one", "two", "three"] {
+    ///     appender.append(7, body.as_bytes())?;
+    /// }
+    /// log.commit(Lsn::new(1));
+    ///
+    /// // The leader of term 5 has the first record only.
+    /// log.truncate(Lsn::new(1), 5)?;
+    /// let mut now_ms = 0;
+    /// while log.is_truncating() {
+    ///     log.drive(now_ms, None);
+    ///     log.helper_step(now_ms); // or `spawn_helper`
+    ///     now_ms += 1;
+    /// }
+    /// assert_eq!((log.durable(), log.facts().term), (Lsn::new(1), 5));
+    ///
+    /// // Whoever appended under the old term makes a new appender, and the LSN is given again.
+    /// assert!(matches!(appender.append(7, b"late"), Err(AppendError::Ended)));
+    /// assert_eq!(Appender::new(&log)?.append(7, b"other")?, Lsn::new(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Panics
     /// If the log's [`Commits`] are not by the caller.
     pub fn truncate(&self, after: Lsn, term: u64) -> Result<u64, TruncateError> {
@@ -366,6 +393,25 @@ impl<D: Disk> Log<D> {
 
     /// Segments with nothing from `below` on are not needed any more: the helper recycles them
     /// once nobody reads them. It never goes back.
+    ///
+    /// ```
+    /// use zzq_wal::{Appender, Log, Lsn, Options, ReadError, sim_disk::SimDisk};
+    ///
+    /// let (log, _) = Log::open(SimDisk::new(), Options::from_os()?, 0, &mut |_| Ok(()))?;
+    /// let mut appender = Appender::new(&log)?;
+    /// for _ in 0..12 {
+    ///     appender.append(7, &[0; 400_000])?;
+    ///     while log.helper_step(0) {} // or `spawn_helper`
+    /// }
+    /// log.trim(Lsn::new(10));
+    /// while log.helper_step(0) {}
+    ///
+    /// // Segments go as a whole: some of what is below may stay, nothing of what is not goes.
+    /// let first = log.first_whole();
+    /// assert!(first > Lsn::FIRST && first <= Lsn::new(10));
+    /// assert!(matches!(log.reader(Lsn::FIRST), Err(ReadError::Trimmed { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Panics
     /// If a record below it is not committed, or not durable here.

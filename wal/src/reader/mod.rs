@@ -61,6 +61,32 @@ pub enum Limit {
 /// index of its segment. Who reads on gets longer windows, up to 512 KiB, and the next one is
 /// read by another thread meanwhile. A reader holds nobody up: it keeps the one segment from being
 /// recycled that it is in, and is told when what it wants next is gone.
+///
+/// ```
+/// use zzq_wal::{Appender, Log, Lsn, Options, ReadError, sim_disk::SimDisk};
+///
+/// let disk = SimDisk::new(); // on a machine: io::FileDisk
+/// let (log, _) = Log::open(disk, Options::from_os()?, 0, &mut |_| Ok(()))?;
+/// let mut appender = Appender::new(&log)?;
+/// appender.append_all(7, ["one", "two", "three"])?;
+///
+/// let mut reader = log.reader(Lsn::new(2))?;
+/// let record = reader.next_record()?.expect("it is durable");
+/// assert_eq!((record.lsn, record.kind, record.body), (Lsn::new(2), 7, &b"two"[..]));
+/// assert_eq!(reader.next_record()?.expect("it is durable").body, b"three");
+///
+/// // `None` is no end: the same reader goes on once there is more.
+/// assert!(reader.next_record()?.is_none());
+/// appender.append(7, b"four")?;
+/// match reader.next_record() {
+///     Ok(Some(record)) => assert_eq!(record.body, b"four"),
+///     Ok(None) => unreachable!("it is durable"),
+///     // Begin again at `first`, without the records between.
+///     Err(ReadError::Trimmed { first, .. }) => reader = log.reader(first)?,
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Reader<D: Disk> {
     log: Arc<Shared<D>>,
     limit: Limit,

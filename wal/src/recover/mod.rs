@@ -63,6 +63,31 @@ pub(crate) struct FoundGroup {
 }
 
 /// Reads a log as opening it would, and changes nothing: for tools.
+///
+/// ```
+/// use zzq_wal::{Appender, Log, OpenError, Options, inspect, segment_name, sim_disk::SimDisk};
+///
+/// let disk = SimDisk::new(); // of a log that is there: io::ReadOnlyDisk
+/// let (log, _) = Log::open(disk.clone(), Options::from_os()?, 0, &mut |_| Ok(()))?;
+/// Appender::new(&log)?.append_all(7, ["one", "two"])?;
+/// log.mark_durable()?;
+/// drop(log);
+///
+/// let mut bodies = Vec::new();
+/// let recovery = inspect(disk.clone(), &Options::from_os()?, &mut |record| {
+///     bodies.push(record.body.to_vec());
+///     Ok(())
+/// })?;
+/// assert_eq!((recovery.last_lsn.get(), bodies.len()), (2, 2));
+///
+/// // A bit of a durable record changes: what is in front of it was shown, the error says the rest.
+/// disk.flip(&segment_name(1), 4096 + 200, 0)?;
+/// let found = inspect(disk, &Options::from_os()?, &mut |_| Ok(()));
+/// let Err(OpenError::Damage(damage)) = found else { panic!("it is noticed") };
+/// assert_eq!((damage.file, damage.offset), (segment_name(1), 4096));
+/// assert_eq!((damage.first.get(), damage.last.get()), (1, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn inspect<D: Disk>(
     disk: D,
     options: &Options,
