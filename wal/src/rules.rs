@@ -22,6 +22,8 @@ pub enum Rule {
     Renewal,
     /// It is written to another place: nothing is cut or written over where it stands.
     NotInPlace,
+    /// A truncation takes back what `meta` says was durable before it makes that void.
+    TakenBack,
     /// A file is not used again while somebody reads it.
     Lease,
 }

@@ -82,6 +82,11 @@ fn a_log_that_is_cut_in_place_is_noticed() {
     must_be_noticed("nothing in place", noticed(Some(Rule::NotInPlace), |_| {}));
 }
 
+#[test]
+fn a_truncation_that_leaves_the_mark_is_noticed() {
+    must_be_noticed("mark taken back", noticed(Some(Rule::TakenBack), |_| {}));
+}
+
 /// What a reader says that is in the midst of a segment while that is trimmed and the log goes on.
 fn read_on_while_trimmed() -> ReadError {
     let disk = SimDisk::new();

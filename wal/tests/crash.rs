@@ -50,6 +50,7 @@ impl Sum {
         self.seen.spanning += report.spanning;
         self.seen.rolls += report.rolls;
         self.seen.trimmed += report.trimmed;
+        self.seen.cuts += report.cuts;
         self.cut_starts += report.images.cut_starts;
         self.second_lives += report.images.second_lives;
         self.damaged += report.images.damaged;
@@ -61,8 +62,8 @@ impl Sum {
         eprintln!(
             "{} distinct disks of {histories} histories ({short} too short), up to seed {}, \
              in {:.0} s: \
-             {} records, {} of several parts, {} trimmed, {} rolls, {cut_starts} starts cut off, \
-             {} second lives, {} damaged disks, {} of them refused",
+             {} records, {} of several parts, {} trimmed, {} rolls, {} truncations, {cut_starts} \
+             starts cut off, {} second lives, {} damaged disks, {} of them refused",
             images.len(),
             self.seed,
             start.elapsed().as_secs_f64(),
@@ -70,6 +71,7 @@ impl Sum {
             seen.spanning,
             seen.trimmed,
             seen.rolls,
+            seen.cuts,
             self.second_lives,
             self.damaged,
             self.refused,
@@ -112,6 +114,7 @@ fn any_crash_leaves_what_was_acknowledged_and_nothing_else() {
     assert!(sum.short <= 1 + sum.histories / 5, "{} histories say little", sum.short);
     let images = sum.images.len() as u64;
     assert!(sum.cut_starts > images / 20, "a start in ten is cut off: {}", sum.cut_starts);
+    assert!(sum.seen.cuts > 0, "no history is truncated");
     assert!(sum.second_lives > 0 && sum.seen.trimmed > 0, "the histories say little");
     assert!(sum.refused > 0 && sum.refused < sum.damaged, "damage is found, and not everywhere");
 }

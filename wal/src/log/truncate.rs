@@ -21,6 +21,7 @@ use crate::reader::lookup;
 use crate::reader::reads::Reads;
 use crate::recover::walk::{Step, Walk};
 use crate::recover::window::Span;
+use crate::rules::{self, Rule};
 use crate::segment::Segment;
 
 /// A truncation that is under way.
@@ -178,7 +179,8 @@ impl<D: Disk> Helper<D> {
         // Before the break: a mark beyond it would call what is void damaged.
         self.maker.epoch += 1;
         let epoch = self.maker.epoch;
-        self.meta.take_back(&last_good, |facts| {
+        let last_marked = if rules::holds(Rule::TakenBack) { last_good } else { durable };
+        self.meta.take_back(&last_marked, |facts| {
             facts.term = facts.term.max(cut.term);
             facts.epoch = epoch;
         })?;

@@ -9,7 +9,7 @@ use zzq_wal::disk::Disk;
 use zzq_wal::format::checksum;
 use zzq_wal::format::group::GroupHeader;
 use zzq_wal::sim_disk::{Random, SimDisk};
-use zzq_wal::{Log, Lsn, OpenError, ReadError, segment_number};
+use zzq_wal::{Limit, Log, Lsn, OpenError, ReadError, segment_number};
 
 use super::expected::Expected;
 use super::image::Setting;
@@ -53,8 +53,8 @@ fn judge(
     };
     let least = match spoilt {
         Spoilt::Bytes(_) => expected.proven(),
-        Spoilt::Unreadable(_) => expected.durable,
-        Spoilt::Cut(_) => expected.marked,
+        Spoilt::Unreadable(_) => expected.least(),
+        Spoilt::Cut(_) => expected.uncut(expected.marked),
     };
     let end = usize::try_from(recovery.last_lsn.get()).unwrap();
     visited.finish(end, least)?;
@@ -66,7 +66,7 @@ fn judge(
 fn read_truly(log: &Log<SimDisk>, expected: &Expected, end: usize) -> Result<(), String> {
     let from = expected.trimmed;
     let told = |error: &ReadError| !matches!(error, ReadError::Trimmed { .. });
-    let mut reader = match log.reader(Lsn::new(from as u64 + 1)) {
+    let mut reader = match log.reader_to(Lsn::new(from as u64 + 1), Limit::Durable) {
         Err(error) if told(&error) => return Ok(()),
         opened => opened.map_err(|error| error.to_string())?,
     };

@@ -1,4 +1,4 @@
-//! What a log must show, in the simplest terms: the records in LSN order, and four numbers.
+//! What a log must show, in the simplest terms: the records in LSN order, and some numbers.
 //!
 //! Owns: the promise. Does not know: files, groups' bytes, faults.
 
@@ -27,6 +27,13 @@ pub struct Expected {
     pub marked: usize,
     /// The last LSN of each group, by group number from 1.
     pub group_ends: Vec<usize>,
+    /// How many are committed, where that is not for the log to say: none of them is truncated.
+    pub committed: usize,
+    /// The log is being truncated, and so many records stay. Until that has ended a crash leaves
+    /// the log whole, or these and no other.
+    pub cut: Option<usize>,
+    /// Truncations that have ended.
+    pub cuts: u64,
 }
 
 impl Expected {
@@ -34,7 +41,47 @@ impl Expected {
     /// two neighbouring groups: what `meta` says, and all but the last two groups.
     pub fn proven(&self) -> usize {
         let proven = self.last_durable_group().checked_sub(3);
-        proven.map_or(0, |at| self.group_ends[at]).max(self.marked)
+        self.uncut(proven.map_or(0, |at| self.group_ends[at]).max(self.marked))
+    }
+
+    /// How many records are there whatever becomes of a truncation.
+    pub fn least(&self) -> usize {
+        self.uncut(self.durable)
+    }
+
+    /// So many records, or those that stay.
+    pub fn uncut(&self, count: usize) -> usize {
+        self.cut.map_or(count, |cut| count.min(cut))
+    }
+
+    /// Places at which the log may be truncated: ends of groups.
+    pub fn may_end(&self) -> Vec<usize> {
+        let first = self.committed.max(self.trimmed);
+        let mut ends: Vec<usize> = [0]
+            .into_iter()
+            .chain(self.group_ends.iter().copied())
+            .filter(|end| *end >= first)
+            .collect();
+        ends.dedup();
+        ends
+    }
+
+    /// The truncation has ended: what follows never comes back, other records take its place.
+    pub fn finish_cut(&mut self) {
+        let Some(cut) = self.cut.take() else { return };
+        self.cuts += 1;
+        self.records.truncate(cut);
+        self.durable = cut;
+        self.marked = self.marked.min(cut);
+        // Of groups with parts only, behind the one with that end, nothing is known.
+        let groups = self.group_ends.partition_point(|end| *end < cut) + usize::from(cut > 0);
+        self.group_ends.truncate(groups);
+    }
+
+    /// The group with this number ends with the newest record.
+    pub fn note_group(&mut self, number: u64, before: usize) {
+        self.group_ends.resize(usize::try_from(number - 1).unwrap(), before);
+        self.group_ends.push(self.records.len());
     }
 
     /// The number of the group that completes the last acknowledged record. Of groups of parts
@@ -54,6 +101,7 @@ impl Expected {
 
     /// A start has found `end` records, and made them durable.
     pub fn settle(&mut self, end: usize, groups: u64) {
+        self.cut = None;
         self.records.truncate(end);
         self.durable = end;
         self.marked = end;
@@ -90,12 +138,13 @@ impl Visited<'_> {
         }
     }
 
-    /// The start is over, and says that the log ends with `end` records; `least` must be there.
+    /// The start is over, and says that the log ends with `end` records; `least` must be there, or
+    /// just those that a truncation leaves.
     pub fn finish(self, end: usize, least: usize) -> Result<(), String> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        if end < least {
+        if end < least && self.expected.cut != Some(end) {
             return Err(format!("it ends at {end}, {least} records were acknowledged"));
         }
         if end > self.expected.records.len() {

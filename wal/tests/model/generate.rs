@@ -24,6 +24,8 @@ pub fn history(seed: u64) -> History {
     // On some disks nothing ever fails.
     let faults = random.pick(&[0, 1, 3]);
     let lives = 1 + random.below(LIVES_MAX);
+    // By another stream: the histories of all others stay as they are.
+    let follows = Random::about(seed, 4).one_in(2);
     let mut steps: Vec<Step> = Vec::new();
     let mut staged = 0;
     // Steps until a life that may have come to nothing is ended.
@@ -45,6 +47,8 @@ pub fn history(seed: u64) -> History {
             930..950 => Operation::Read { from: random.below(1024) },
             950..955 => Operation::Mark,
             955..956 if random.one_in(2) => Operation::Leave { lane: 1 + random.index(LANES - 1) },
+            956..960 if follows => Operation::Truncate { after: random.below(1024) },
+            966..970 if follows => Operation::Commit { upto: random.below(512) },
             960..966 if trims > 0 => Operation::Trim { below: random.below(1 + 1024 * trims / 6) },
             970..977 if faults > random.below(3) => miscomplete(&mut random),
             980..985 if faults > random.below(3) => fail(&mut random),
@@ -65,7 +69,7 @@ pub fn history(seed: u64) -> History {
         steps.push(Step { seed: random.number(), operation });
     }
     steps.push(Step { seed: random.number(), operation: end(&mut random) });
-    History { seed, segment_size, salts: Salts::Fresh, lies: Lies::None, steps }
+    History { seed, segment_size, salts: Salts::Fresh, lies: Lies::None, follows, steps }
 }
 
 fn stage(random: &mut Random, id: u32) -> Operation {

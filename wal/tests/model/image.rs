@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::{Op, Random, SimDisk, Survival};
-use zzq_wal::{Handed, Log, Lsn, OpenError, Producer, Staging, Wake};
+use zzq_wal::{Handed, Limit, Log, Lsn, OpenError, Producer, Staging, Wake};
 
 use super::damage;
 use super::expected::{Expected, Record};
@@ -26,11 +26,12 @@ pub struct Setting<'s> {
 /// The images seen so far.
 #[derive(Clone, Debug, Default)]
 pub struct Images {
-    /// Each image by its hash, with the end of the log that was found in it.
-    ends: HashMap<u64, usize>,
+    /// Each image by its hash, with the end of the log that was found in it. What was right before
+    /// a truncation may be wrong behind it: so many had ended.
+    ends: HashMap<(u64, u64), usize>,
     /// The same for disks that a killed process leaves: what they show, and what they hold for
     /// certain. Many show what a crash may leave, too, and hold less.
-    killed: HashMap<(u64, u64), usize>,
+    killed: HashMap<(u64, u64, u64), usize>,
     /// Starts that were cut off by another crash.
     pub cut_starts: u64,
     /// Second lives that were lived.
@@ -38,15 +39,17 @@ pub struct Images {
     /// Images with damage on the medium, of which so many were refused. They are not counted above.
     pub damaged: u64,
     pub refused: u64,
-    /// What the disk looked like at the last step, and the shortest log that it may leave.
+    /// What the disk looked like at the last step, and the shortest and longest log that it may
+    /// leave.
     state: (u64, u64, Vec<u64>),
     shortest: usize,
+    longest: usize,
 }
 
 impl Images {
     /// Distinct images.
     pub fn hashes(&self) -> impl Iterator<Item = u64> {
-        self.ends.keys().copied()
+        self.ends.keys().map(|(_, hash)| *hash)
     }
 
     /// Takes images of the disk as it is, and checks those that are new.
@@ -59,7 +62,7 @@ impl Images {
         let state = (setting.starts, changes(disk), disk.in_flight());
         if state != self.state {
             self.state = state;
-            self.shortest = usize::MAX;
+            (self.shortest, self.longest) = (usize::MAX, 0);
             let seeded = (0..setting.crashes).map(|nth| Survival::Seeded(seed ^ nth));
             for survival in [Survival::Nothing, Survival::Everything].into_iter().chain(seeded) {
                 let image = disk.crash_with(survival);
@@ -72,9 +75,14 @@ impl Images {
             }
         }
         // The same disk, and more was acknowledged.
-        let (shortest, durable) = (self.shortest, setting.expected.durable);
+        let (shortest, durable) = (self.shortest, setting.expected.least());
         if shortest < durable {
             return Err(format!("{durable} are acknowledged, a crash may leave {shortest}"));
+        }
+        // The same disk, and a truncation has ended.
+        let (longest, appended) = (self.longest, setting.expected.records.len());
+        if longest > appended {
+            return Err(format!("{appended} are left, a crash may bring back {longest}"));
         }
         Ok(())
     }
@@ -86,17 +94,23 @@ impl Images {
         seed: u64,
     ) -> Result<(), String> {
         let hash = image.image_hash();
-        let end = if let Some(end) = self.ends.get(&hash) {
+        let cuts = setting.expected.cuts;
+        let end = if let Some(end) = self.ends.get(&(cuts, hash)) {
             *end
         } else {
             let (end, later) = self.probe(setting, image, Random::about(seed, hash), 12)?;
             for hash in later.into_iter().chain([hash]) {
-                self.ends.entry(hash).or_insert(end);
+                self.ends.entry((cuts, hash)).or_insert(end);
             }
             end
         };
-        self.shortest = self.shortest.min(end);
+        self.note_end(end);
         Ok(())
+    }
+
+    fn note_end(&mut self, end: usize) {
+        self.shortest = self.shortest.min(end);
+        self.longest = self.longest.max(end);
     }
 
     fn check_killed(
@@ -107,14 +121,14 @@ impl Images {
     ) -> Result<(), String> {
         let image = disk.restart();
         let certain = image.crash_with(Survival::Nothing).image_hash();
-        let key = (image.image_hash(), certain);
+        let key = (image.image_hash(), certain, setting.expected.cuts);
         let end = match self.killed.get(&key) {
             Some(end) => *end,
             // What it goes on with is what may be lost: most of them do.
             None => self.probe(setting, &image, Random::about(seed, key.0 ^ key.1), 2)?.0,
         };
         self.killed.insert(key, end);
-        self.shortest = self.shortest.min(end);
+        self.note_end(end);
         Ok(())
     }
 
@@ -179,7 +193,7 @@ fn open(
 ) -> Result<(Log<SimDisk>, usize), String> {
     let expected = setting.expected;
     let mut options = options(setting.history, random.number());
-    let from = if random.one_in(4) { random.index(expected.durable + 1) } else { 0 };
+    let from = if random.one_in(4) { random.index(expected.least() + 1) } else { 0 };
     options.visit_from = Lsn::new(from as u64 + 1);
     let mut visited = expected.visit(from);
     let opened = Log::open(image.clone(), options, 0, &mut |record| {
@@ -206,7 +220,8 @@ pub fn read_from<D: Disk>(
     end: usize,
 ) -> Result<(), String> {
     let failed = |error| format!("a reader: {error}");
-    let mut reader = log.reader(Lsn::new(from as u64 + 1)).map_err(failed)?;
+    let from_lsn = Lsn::new(from as u64 + 1);
+    let mut reader = log.reader_to(from_lsn, Limit::Durable).map_err(failed)?;
     for (at, record) in (1..=end).zip(&expected.records).skip(from) {
         let read = reader.next_record().map_err(failed)?;
         let same = read.is_some_and(|read| {

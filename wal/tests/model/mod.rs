@@ -13,6 +13,8 @@
 //! - a start that is cut off by another crash, again and again, changes none of that;
 //! - a second life goes on with the next LSN, and nothing of the lost rest comes back in it;
 //! - readers show what recovery showed, trimming takes nothing from what is kept;
+//! - a truncation leaves the log whole or cut, and once it has ended what was cut off never comes
+//!   back, whatever takes its place: what is before it stays;
 //! - bytes that were damaged, forged or exchanged on the medium are refused, unless all that can
 //!   be proven is there: then the log is a true prefix.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
@@ -67,6 +69,8 @@ pub struct Report {
     pub producers: usize,
     pub rolls: u64,
     pub trimmed: u64,
+    /// Truncations that came to their end.
+    pub cuts: u64,
 }
 
 impl Report {

@@ -13,6 +13,8 @@ pub struct History {
     /// Salts are the same at each use: the first negative control.
     pub salts: Salts,
     pub lies: Lies,
+    /// Somebody else says what is committed, and may have the rest truncated.
+    pub follows: bool,
     pub steps: Vec<Step>,
 }
 
@@ -62,6 +64,11 @@ pub enum Operation {
     Read { from: u64 },
     /// Records are given up, up to somewhere (in 1024ths).
     Trim { below: u64 },
+    /// All up to somewhere (in 1024ths of what is durable) is committed.
+    Commit { upto: u64 },
+    /// A newer term does not have what follows a group, chosen (in 1024ths) of those whose end may
+    /// be the log's.
+    Truncate { after: u64 },
     /// A producer goes; the first one, whose tail the model reads, stays.
     Leave { lane: usize },
     /// The durable mark is stated.

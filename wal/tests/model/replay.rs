@@ -9,8 +9,8 @@ use std::sync::Arc;
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::{Fault, Lie, Random, SimDisk};
 use zzq_wal::{
-    Entropy, Handed, Log, Lsn, OpenError, Options, Producer, Recovery, StageError, Staging, Status,
-    TailCursor, Wake, segment_number,
+    Commits, Entropy, Handed, Log, Lsn, OpenError, Options, Producer, Recovery, StageError,
+    Staging, Status, TailCursor, TruncateError, Wake, segment_number,
 };
 
 use super::expected::{Expected, Record};
@@ -29,6 +29,8 @@ pub struct Replay<'h> {
     expected: Expected,
     life: Option<Life>,
     starts: u64,
+    /// The newest under which somebody wanted the log truncated.
+    term: u64,
     report: Report,
 }
 
@@ -70,6 +72,7 @@ impl<'h> Replay<'h> {
             expected: Expected::default(),
             life: None,
             starts: 0,
+            term: 0,
             report: Report::default(),
         }
     }
@@ -103,6 +106,7 @@ impl<'h> Replay<'h> {
         }
         self.count_rolls();
         self.report.trimmed = self.expected.trimmed as u64;
+        self.report.cuts = self.expected.cuts;
         Ok(())
     }
 
@@ -119,6 +123,8 @@ impl<'h> Replay<'h> {
             Operation::Help { ms } => self.help(*ms),
             Operation::Read { from } => return self.read(*from),
             Operation::Trim { below } => self.trim(*below),
+            Operation::Commit { upto } => self.commit(*upto),
+            Operation::Truncate { after } => return self.truncate(*after),
             Operation::Leave { lane } => {
                 if let Some(life) = &mut self.life {
                     life.lanes[*lane].producer = None;
@@ -220,6 +226,10 @@ impl<'h> Replay<'h> {
             return Ok(());
         }
         let expected = &self.expected;
+        // What is being truncated is read or not.
+        if expected.cut.is_some() {
+            return Ok(());
+        }
         let from = expected.trimmed + part(expected.durable - expected.trimmed, from);
         image::read_from(&life.log, expected, from, expected.durable)
     }
@@ -227,8 +237,37 @@ impl<'h> Replay<'h> {
     fn trim(&mut self, below: u64) {
         let Some(life) = &self.life else { return };
         let expected = &mut self.expected;
-        expected.trimmed += part(expected.durable - expected.trimmed, below);
+        let most = if self.history.follows { expected.committed } else { expected.durable };
+        expected.trimmed += part(most.saturating_sub(expected.trimmed), below);
         life.log.trim(Lsn::new(expected.trimmed as u64 + 1));
+    }
+
+    fn commit(&mut self, upto: u64) {
+        let Some(life) = &self.life else { return };
+        let expected = &mut self.expected;
+        expected.committed += part(expected.least() - expected.committed, upto);
+        life.log.commit(Lsn::new(expected.committed as u64));
+    }
+
+    /// All producers end, and others come at once.
+    fn truncate(&mut self, after: u64) -> Result<(), String> {
+        let Some(life) = &mut self.life else { return Ok(()) };
+        if self.expected.cut.is_some() {
+            return Ok(());
+        }
+        let ends = self.expected.may_end();
+        let Some(after) = ends.get(part(ends.len(), after)) else { return Ok(()) };
+        self.term += 1;
+        match life.log.truncate(Lsn::new(*after as u64), self.term) {
+            Ok(_) => {}
+            Err(TruncateError::ReadOnly(_)) => return Ok(()),
+            Err(TruncateError::Trimmed { .. }) if *after <= self.expected.trimmed => return Ok(()),
+            Err(TruncateError::Disk { .. }) if self.disk.is_off() => return Ok(()),
+            Err(error) => return Err(error.to_string()),
+        }
+        self.expected.cut = Some(*after);
+        (life.lanes, life.tail) = lanes(&life.log)?;
+        Ok(())
     }
 
     fn mark(&mut self) -> Result<(), String> {
@@ -244,7 +283,15 @@ impl<'h> Replay<'h> {
     /// Reads the tail and all counts: what is promised is written down.
     fn look(&mut self) -> Result<(), String> {
         let Some(life) = &mut self.life else { return Ok(()) };
+        if !life.log.is_truncating() && !life.log.is_read_only() {
+            self.expected.finish_cut();
+        }
         while let Some(group) = life.tail.next_group() {
+            // It may be read-only since.
+            if self.expected.cut.is_some_and(|cut| group.first_lsn().get() == cut as u64 + 1) {
+                self.expected.finish_cut();
+            }
+            let before = self.expected.records.len();
             for shown in group.records() {
                 let lane = &mut life.lanes[usize::from(shown.producer)];
                 let at = usize::try_from(shown.handed.get()).unwrap() - 1;
@@ -261,7 +308,7 @@ impl<'h> Replay<'h> {
                 lane.lsns.push(shown.lsn.get());
                 self.report.records += 1;
             }
-            self.expected.group_ends.push(self.expected.records.len());
+            self.expected.note_group(group.number(), before);
         }
         let used = life.lanes.iter().filter(|lane| !lane.lsns.is_empty()).count();
         self.report.producers = self.report.producers.max(used);
@@ -272,6 +319,10 @@ impl<'h> Replay<'h> {
         let Some(life) = &self.life else { return Ok(()) };
         let durable = usize::try_from(life.log.durable().get()).unwrap();
         let appended = usize::try_from(life.log.appended().get()).unwrap();
+        if self.expected.cut.is_some_and(|cut| (durable, appended) == (cut, cut)) {
+            self.expected.marked = usize::try_from(life.log.facts().durable.get()).unwrap();
+            return Ok(());
+        }
         if durable < self.expected.durable || appended != self.expected.records.len() {
             return Err(format!("{durable} durable and {appended} appended are not possible"));
         }
@@ -345,11 +396,12 @@ impl<'h> Replay<'h> {
 
     fn open(&mut self, start: &Start) -> Result<(), String> {
         let expected = &self.expected;
-        let visit_from = part(expected.durable, start.visit_from);
+        let visit_from = part(expected.least(), start.visit_from);
         let mut options = options(self.history, start.seed);
         options.visit_from = Lsn::new(visit_from as u64 + 1);
         if start.by_image {
-            options.durable = Lsn::new(expected.durable as u64);
+            let held = if self.history.follows { expected.committed } else { expected.durable };
+            options.durable = Lsn::new(held as u64);
         }
         let mut visited = expected.visit(visit_from);
         let opened = Log::open(self.disk.clone(), options, 0, &mut |record| {
@@ -364,20 +416,28 @@ impl<'h> Replay<'h> {
         }
         self.expected.settle(end, log.facts().durable_group);
         self.starts += 1;
-        let mut lanes = Vec::new();
-        for _ in 0..LANES {
-            let producer =
-                log.producer(Arc::new(Nobody), None).map_err(|error| error.to_string())?;
-            lanes.push(Lane { producer: Some(producer), staged: Vec::new(), lsns: Vec::new() });
+        if self.history.follows {
+            log.commit(Lsn::new(self.expected.committed as u64));
         }
-        let Some(first) = &lanes[0].producer else { unreachable!("it was just made") };
-        let tail = first.tail();
+        let (lanes, tail) = lanes(&log)?;
         if start.held {
             self.disk.hold();
         }
         self.life = Some(Life { log, lanes, tail, now: 1000 });
         Ok(())
     }
+}
+
+/// The producers of a life or a term, and the tail that is read.
+fn lanes(log: &Log<SimDisk>) -> Result<(Vec<Lane>, TailCursor), String> {
+    let mut lanes = Vec::new();
+    for _ in 0..LANES {
+        let producer = log.producer(Arc::new(Nobody), None).map_err(|error| error.to_string())?;
+        lanes.push(Lane { producer: Some(producer), staged: Vec::new(), lsns: Vec::new() });
+    }
+    let Some(first) = &lanes[0].producer else { unreachable!("it was just made") };
+    let tail = first.tail();
+    Ok((lanes, tail))
 }
 
 impl Start {
@@ -401,7 +461,9 @@ pub fn options(history: &History, seed: u64) -> Options {
         let salt = u128::from(random.number()) << 64 | u128::from(random.number());
         if constant { KNOWN_SALT } else { salt.to_le_bytes() }
     });
+    let commits = if history.follows { Commits::ByCaller } else { Commits::WithDurable };
     Options {
+        commits,
         segment_size: history.segment_size,
         group_size: 32 * 1024,
         chunk_size: 4096,
