@@ -240,14 +240,16 @@ impl<D: Disk> Helper<D> {
     /// Takes whole segments below the wanted LSN out of the front of the table.
     fn part(&mut self, shared: &Shared<D>) {
         let below = Lsn::new(shared.trim_below.load(std::sync::atomic::Ordering::Acquire));
-        let count = trimmable(shared.table.lock().make_contiguous(), below);
-        if count == 0 {
+        if trimmable(shared.table.lock().make_contiguous(), below) == 0 {
             return;
         }
-        // A big record that is being written needs its first parts, too.
+        // A big record that is being written needs its first parts, too. What it needs is asked
+        // before the table is: once its end is written, its last segment says so, and not sooner
+        // does the core forget it.
         let open = shared.with_core(|core| core.oldest_needed());
         let open = open.map_or(u64::MAX, |place| place.segment);
         let mut table = shared.table.lock();
+        let count = trimmable(table.make_contiguous(), below);
         let wanted = |segment: &&Arc<Segment<_>>| segment.header.number < open;
         let count = table.iter().take(count).take_while(wanted).count();
         self.parting.extend(table.drain(..count));
