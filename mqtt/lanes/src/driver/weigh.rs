@@ -30,7 +30,7 @@ const BETTER: f64 = 1.1;
 const REST: Duration = Duration::from_millis(60);
 const REST_MOST: Duration = Duration::from_secs(1);
 /// Where a wait is longer in the mean, nothing is worth trying: it is an idle lane.
-const WORTH: Duration = Duration::from_millis(2);
+const IDLE: Duration = Duration::from_millis(2);
 /// Looks that found nothing, less three times those that did, after which one stops looking at
 /// once: the load has gone.
 const VAIN: u8 = 12;
@@ -135,7 +135,7 @@ impl Weigh {
                 Phase::Rests
             }
             Phase::Kept => Phase::Other { kept: spent, is_new: true },
-            Phase::Rests if spent.time <= WORTH * self.waits => Phase::Kept,
+            Phase::Rests if spent.time <= IDLE * self.waits => Phase::Kept,
             Phase::Rests => {
                 self.decide(0);
                 self.rest = REST;
@@ -316,9 +316,9 @@ mod tests {
         let mut weigh = Weigh::new(Worth::Alike);
         let mut now = Spent::default();
         for _ in 0..1000 {
-            now.time += WORTH * 11 / 10;
+            now.time += IDLE * 11 / 10;
             now.bytes += 100;
-            weigh.waited(WORTH);
+            weigh.waited(IDLE);
             if weigh.is_due(now.time) {
                 weigh.turn(now);
             }
