@@ -45,6 +45,8 @@ mod seldom;
 pub mod service;
 mod shared;
 mod shell;
+#[cfg(test)]
+mod small_log;
 mod start;
 pub mod stepped;
 mod sys;

@@ -117,12 +117,11 @@ fn behind(segments: &[KeptSegment], first: Lsn, yields: u64) -> Lsn {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
+    use zzq_wal::Staging;
     use zzq_wal::sim_disk::SimDisk;
-    use zzq_wal::{Options, Staging, Wake};
 
     use super::*;
+    use crate::small_log::small_log;
 
     /// Ten segments of 100 bytes and ten records each.
     fn segments() -> Vec<KeptSegment> {
@@ -174,28 +173,9 @@ mod tests {
         assert_eq!(behind(30, 10_000), 100, "the last one stays");
     }
 
-    struct Nobody;
-
-    impl Wake for Nobody {
-        fn wake(&self) {}
-    }
-
     /// A log of records each of which begins where the one before ends, in the same segment.
     fn of_big_records(count: u64) -> Log<SimDisk> {
-        let mut salt = 0_u128;
-        let entropy = move || {
-            salt += 1;
-            salt.to_le_bytes()
-        };
-        let options = Options {
-            segment_size: 128 * 1024,
-            group_size: 32 * 1024,
-            chunk_size: 4096,
-            part_size: 8192,
-            ..Options::new(Box::new(entropy))
-        };
-        let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
-        let mut lane = log.producer(Arc::new(Nobody), None).unwrap();
+        let (log, mut lane) = small_log();
         let how = Staging { kind: 1, waits: true, ..Staging::default() };
         while log.durable().get() < count {
             if lane.handed() == lane.durable() {

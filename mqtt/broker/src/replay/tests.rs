@@ -9,16 +9,11 @@ use zzq_lanes::LaneWaker;
 use zzq_snapshot::{Listing, topics_name};
 use zzq_types::{Properties, TopicFilter, TopicName};
 use zzq_wal::sim_disk::{Fault, Op, Random, SimDisk};
-use zzq_wal::{Options, Producer, Reserve, Space, StageError, Staging, Wake};
+use zzq_wal::{Producer, Reserve, Space, StageError, Staging};
 
 use super::topics::DENSE;
 use super::*;
-
-struct Nobody;
-
-impl Wake for Nobody {
-    fn wake(&self) {}
-}
+use crate::small_log::small_log;
 
 /// A message as it was published.
 struct Published {
@@ -38,21 +33,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let mut salt = 0_u128;
-        let entropy = move || {
-            salt += 1;
-            salt.to_le_bytes()
-        };
-        let options = Options {
-            segment_size: 128 * 1024,
-            group_size: 32 * 1024,
-            chunk_size: 4096,
-            part_size: 8192,
-            ring_chunks: 16,
-            ..Options::new(Box::new(entropy))
-        };
-        let (log, _) = Log::open(SimDisk::new(), options, 0, &mut |_| Ok(())).unwrap();
-        let lane = log.producer(Arc::new(Nobody), None).unwrap();
+        let (log, lane) = small_log();
         let (replayer, archive) = archive(log.clone(), Arc::default());
         let seat = replayer.seat(LaneWaker::flag_only());
         Self { log, lane, archive, seat, published: Vec::new(), now_ms: 1_000 }
