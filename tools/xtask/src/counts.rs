@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use self::baseline::Baseline;
+use crate::at_once::at_once;
 use crate::run::{capture, program, succeed};
 
 /// What to count.
@@ -34,7 +35,8 @@ pub(crate) struct Options {
     save: bool,
 }
 
-/// Prints a line for each case. What both runs have in common (start, set-up) cancels out.
+/// Prints a line for each case as it is counted. What both runs have in common (start, set-up)
+/// cancels out.
 pub(crate) fn counts(root: &Path, options: &Options) -> Result<()> {
     ensure!(options.iterations >= 10, "at least 10 iterations");
     let example = build(root, &options.krate)?;
@@ -46,12 +48,18 @@ pub(crate) fn counts(root: &Path, options: &Options) -> Result<()> {
     let (cases, _) = capture(program(root, &[example]))?;
     let mut now = Baseline::new(rustc.trim());
     println!("{:<40} {:>16}", "case", "instructions/op");
-    for case in cases.lines().filter(|case| case.contains(&options.case)) {
-        let (few, many) = (options.iterations / 10, options.iterations);
-        let counted =
+    let (few, many) = (options.iterations / 10, options.iterations);
+    let cases = cases.lines().filter(|case| case.contains(&options.case)).collect();
+    // What else the machine does changes no count.
+    let counted = at_once(cases, |case| -> Result<(&str, f64)> {
+        let runs =
             (instructions(root, example, case, few)?, instructions(root, example, case, many)?);
-        let count = per_operation(counted, many - few);
+        let count = per_operation(runs, many - few);
         println!("{case:<40} {count:>16.1}");
+        Ok((case, count))
+    });
+    for answer in counted {
+        let (case, count) = answer?;
         now.counts.insert(case.to_owned(), count);
     }
     if options.save {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "what it finds is its output")]
 
+mod at_once;
 mod check;
 mod counts;
 mod fix;
