@@ -10,8 +10,8 @@ use std::io::ErrorKind;
 use common::*;
 use zzq_wal::sim_disk::{Fault, Op, SimDisk, Survival};
 use zzq_wal::{
-    Commits, Handed, Limit, Log, Lsn, OpenError, Options, Producer, ReadError, StageError, Status,
-    TruncateError, segment_name,
+    Commits, End, Handed, Limit, Log, Lsn, OpenError, Options, Producer, ReadError, StageError,
+    Status, TruncateError, segment_name,
 };
 
 fn follower(seed: u64) -> Options {
@@ -410,6 +410,54 @@ fn terms_never_go_back() {
     }
     let (_, recovery, seen) = open(disk, follower(30)).unwrap();
     assert_eq!((recovery.last_lsn, seen.len()), (Lsn::new(15), 15));
+}
+
+/// Nor where a start reads none of the groups, because their records are in an image.
+#[test]
+fn terms_do_not_go_back_where_all_groups_are_passed_over() {
+    // What is under way at the crash: one group with a record, or some with parts of one.
+    for len in [100, 60_000] {
+        let disk = SimDisk::new();
+        let (log, ..) = open(disk.clone(), Options { term: 7, ..follower(1) }).unwrap();
+        let mut lane = producer(&log).0;
+        write(&disk, &log, &mut lane, 7, 40);
+        stage(&mut lane, &vec![7; len]).unwrap();
+        turn(&log, &mut lane);
+        let disk = disk.crash_with(Survival::Everything);
+        let none = || Options { visit_from: Lsn::new(1000), ..follower(2) };
+        // The first of these starts reads the segment that has no end yet, the others read nothing.
+        let last = open(disk.clone(), none()).unwrap().1.last_lsn.get();
+        assert_eq!(last, if len == 100 { 41 } else { 40 });
+        let (log, recovery, _) = open(disk.clone(), none()).unwrap();
+        assert!(recovery.segments.iter().all(|segment| segment.groups == 0), "{recovery:?}");
+        write(&disk, &log, &mut producer(&log).0, 1, last + 3);
+        drop(log);
+        let (_, recovery, _) = open(disk, follower(3)).unwrap();
+        assert_eq!(recovery.last_lsn.get(), last + 3, "{recovery:?}");
+    }
+}
+
+/// What nobody wants to see keeps nothing from starting, whatever has become of it.
+#[test]
+fn damage_that_is_passed_over_keeps_no_log_from_starting() {
+    let (disk, log, _) = written(20);
+    log.mark_durable().unwrap();
+    drop(log);
+    let none = |seed| Options { visit_from: Lsn::new(1000), ..follower(seed) };
+    // It reads all, because there is no end yet, and makes a segment in which nothing is written.
+    let found = open(disk.clone(), none(2)).unwrap().1;
+    let Some(End::Clean { offset: end }) = found.segments.first().map(|segment| segment.end) else {
+        panic!("all groups are in one segment: {found:?}");
+    };
+    // A record of the first group, and the header of the last one.
+    for byte in [4096 + 200, end - 4096 + 20] {
+        let left = disk.restart();
+        left.flip(&segment_name(1), byte, 1).unwrap();
+        let (log, recovery, _) = open(left.clone(), none(3)).unwrap();
+        assert_eq!((recovery.last_lsn, log.durable()), (Lsn::new(20), Lsn::new(20)), "{byte}");
+        drop(log);
+        assert!(matches!(open(left, follower(4)), Err(OpenError::Damage(_))), "{byte}");
+    }
 }
 
 /// What lies in front of it need not be there.

@@ -110,7 +110,7 @@ pub(crate) fn recover<D: Disk>(
         proof: Proof::default(),
         assembler: Assembler::default(),
         last: LastGood::default(),
-        term: 0,
+        term: None,
         recovery: Recovery { epoch: files.epoch, foreign, ..Recovery::default() },
         segments: Vec::new(),
         newest: VecDeque::new(),
@@ -136,7 +136,7 @@ pub(crate) fn recover<D: Disk>(
         fold.recovery.segments.extend(live[rest..].iter().map(void));
     }
     fold.meter.finish();
-    let (last, term) = (fold.last, fold.term);
+    let (last, term) = (fold.last, fold.term.map_or_else(|| fold.passed_term(), Ok)?);
     let mut recovery = fold.recovery;
     recovery.unfinished += fold.assembler.forget();
     recovery.last_lsn = last.lsn;
@@ -163,8 +163,8 @@ struct Fold<'o, 'v, F> {
     proof: Proof,
     assembler: Assembler,
     last: LastGood,
-    /// Of the last group.
-    term: u64,
+    /// Of the last group that was read.
+    term: Option<u64>,
     recovery: Recovery,
     segments: Vec<Arc<Segment<F>>>,
     /// The last groups: those before them are proven by the headers of these.
@@ -278,7 +278,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
                 Step::Group { header, bytes, records } => (header, bytes, records),
                 Step::End(torn) => break torn,
             };
-            if let Some(why) = does_not_follow(&header, &self.last, self.term) {
+            if let Some(why) = self.why_not_next(&header) {
                 break Some(why);
             }
             records.map_err(|fault| damaged_group(segment, at, &header, fault.to_string()))?;
@@ -313,7 +313,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         }
         self.newest.push_back(FoundGroup { before: self.last, at, header: *header });
         self.last = LastGood::of(header, at + header.length as u64);
-        self.term = header.term;
+        self.term = Some(header.term);
         let needs = header.open.map_or(0, |place| place.segment);
         kept.note_durable(header.first_lsn, self.last.lsn, self.last.end, needs);
     }
@@ -358,6 +358,10 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         Ok(())
     }
 
+    fn why_not_next(&self, header: &GroupHeader) -> Option<&'static str> {
+        does_not_follow(header, &self.last, self.term.unwrap_or(0))
+    }
+
     /// Whether the log goes on in `next`.
     fn goes_on(&self, next: Option<&&FoundSegment<F>>) -> Result<bool, OpenError> {
         let Some(next) = next else { return Ok(false) };
@@ -365,9 +369,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             Beginning::Break => Ok(next.header.last_good == self.last),
             Beginning::Roll => {
                 let first = first_group(next)?;
-                Ok(first.is_some_and(|header| {
-                    does_not_follow(&header, &self.last, self.term).is_none()
-                }))
+                Ok(first.is_some_and(|header| self.why_not_next(&header).is_none()))
             }
         }
     }

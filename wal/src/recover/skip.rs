@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::files::{FoundSegment, read_block};
 use super::report::{End, SegmentReport};
 use super::{Fold, note_break};
-use crate::disk::DiskFile;
+use crate::disk::{BLOCK, DiskFile};
 use crate::error::OpenError;
-use crate::format::group::GroupHeader;
+use crate::format::group::{self, GroupHeader};
 use crate::format::segment::{Beginning, GROUPS_AT, LastGood};
 use crate::lsn::Lsn;
 use crate::segment::Segment;
@@ -34,6 +34,28 @@ impl<F: DiskFile> Fold<'_, '_, F> {
             self.last = end.last;
         }
         Ok(start.skipped.len())
+    }
+
+    /// The term of the last group that was passed over: the newest one, where no group follows. All
+    /// that is read is its header: nothing else that was passed over can keep a log from starting.
+    pub(super) fn passed_term(&self) -> Result<u64, OpenError> {
+        let Some(segment) = self.segments.last() else { return Ok(0) };
+        let (end, longest) = (self.last.end, group::LEN_MAX as u64);
+        let mut at = end;
+        while at > end.saturating_sub(longest).max(GROUPS_AT) {
+            at -= BLOCK as u64;
+            let failed = OpenError::disk(format!("reading {} at byte {at}", segment.name()));
+            let block = read_block(&segment.file, at).map_err(failed)?;
+            let header = GroupHeader::decode(&*block);
+            let is_last = |header: &GroupHeader| {
+                at + header.length as u64 == end && LastGood::of(header, end) == self.last
+            };
+            if let Some(header) = header.filter(is_last) {
+                return Ok(header.term);
+            }
+        }
+        // It is damaged, and who reads it finds that out: whatever follows it now.
+        Ok(0)
     }
 
     /// The longest front of segments that hold nothing the visitor wants, nor parts of it, and
