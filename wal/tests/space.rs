@@ -9,7 +9,9 @@ use std::io::ErrorKind;
 use common::*;
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::{Fault, Op, SimDisk};
-use zzq_wal::{Handed, Log, Lsn, Producer, Reserve, Space, Stall, Status};
+use zzq_wal::{
+    Handed, Log, Lsn, Options, Producer, Reserve, Space, Stall, Status, segment_name,
+};
 
 /// Of segments in these tests, which are all as long.
 const SEGMENT: u64 = 128 * 1024;
@@ -144,4 +146,24 @@ fn a_write_that_finds_no_space_waits_for_some() {
     assert_eq!(handed, Handed::new(2));
     let (_, _, seen) = reopen(&disk.restart(), 2);
     assert_eq!(bodies(&seen), [&[0][..], &[1]]);
+}
+
+/// The groups moved to the little space that there was, into a segment shorter than any other; the
+/// one behind it was twice as long, and the first long chunk stopped the log.
+#[test]
+fn behind_a_segment_that_was_all_there_was_space_for_any_chunk_has_room() {
+    let disk = SimDisk::new();
+    let (log, ..) = open(disk.clone(), Options::new(entropy(1))).unwrap();
+    let mut one = producer(&log).0;
+    put(&log, &mut one, &[0]);
+    while log.helper_step(0) {}
+    disk.set_capacity(taken(&disk) + 200 * 1024);
+    disk.fail(Op::Write, 1, Fault::Fail(ErrorKind::StorageFull));
+    put(&log, &mut one, &[1]);
+    let moved = segment_name(log.segments().last().unwrap().number);
+    assert!(disk.bytes(&moved).unwrap().len() < 256 * 1024, "no chunk of a big record fits");
+    disk.set_capacity(u64::MAX);
+    put(&log, &mut one, &vec![2; 700_000]);
+    put(&log, &mut one, &vec![3; 60_000]);
+    assert_eq!((log.durable(), log.status()), (Lsn::new(4), Status::Running));
 }

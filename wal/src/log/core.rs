@@ -124,6 +124,8 @@ pub(crate) enum Lack {
 pub(crate) struct Limits {
     pub(crate) term: u64,
     pub(crate) segment_size: u64,
+    /// No segment that begins empty is shorter: any chunk finds room in it.
+    pub(crate) first_segment: u64,
     pub(crate) group_size: usize,
     pub(crate) chunk_size: usize,
     pub(crate) part_size: usize,
@@ -364,7 +366,10 @@ impl<D: Disk> Core<D> {
         let length = self.active.segment.header.length;
         self.tasks.push_back(Task::Prepare {
             last_good: self.durable,
-            length: length.saturating_mul(2).min(self.limits.segment_size),
+            // What a failed write has moved to may be shorter than any other.
+            length: length
+                .saturating_mul(2)
+                .clamp(self.limits.first_segment, self.limits.segment_size),
             is_bulky: self.is_bulky(),
             is_needed,
         });

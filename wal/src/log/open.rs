@@ -250,6 +250,7 @@ fn limits(options: &Options, newest: u64) -> Limits {
     Limits {
         term: options.term.max(newest),
         segment_size: options.segment_size,
+        first_segment: options.first_segment(),
         group_size: options.group_size,
         chunk_size: options.chunk_size,
         part_size: options.part_size,
