@@ -10,7 +10,7 @@ use common::*;
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::{Fault, Op, SimDisk};
 use zzq_wal::{
-    Handed, Log, Lsn, Options, Producer, Reserve, Space, Stall, Status, segment_name,
+    Commits, Handed, Log, Lsn, Options, Producer, Reserve, Space, Stall, Status, segment_name,
 };
 
 /// Of segments in these tests, which are all as long.
@@ -166,4 +166,37 @@ fn behind_a_segment_that_was_all_there_was_space_for_any_chunk_has_room() {
     put(&log, &mut one, &vec![2; 700_000]);
     put(&log, &mut one, &vec![3; 60_000]);
     assert_eq!((log.durable(), log.status()), (Lsn::new(4), Status::Running));
+}
+
+/// As a move does. It took back the mark by then, and made the log read-only.
+#[test]
+fn a_truncation_that_finds_no_space_waits_for_some() {
+    let disk = SimDisk::new();
+    let options = |seed| Options { commits: Commits::ByCaller, ..small(seed) };
+    let (log, ..) = open(disk.clone(), options(1)).unwrap();
+    let mut one = producer(&log).0;
+    for n in 0..4 {
+        put(&log, &mut one, &[n]);
+    }
+    while log.helper_step(0) {}
+    disk.fail_always(Op::Create, Fault::Fail(ErrorKind::StorageFull));
+    log.truncate(Lsn::new(2), 3).unwrap();
+    for now in 1000..1350 {
+        log.drive(now, None);
+        log.helper_step(0);
+    }
+    assert_eq!((log.status(), log.is_truncating()), (Status::NoSpace, true));
+    let waits = log.drive(1350, None).again_at;
+    assert!(waits.is_some_and(|at| (1350..=1450).contains(&at)), "{waits:?}");
+    // The power may go meanwhile: nothing is void yet.
+    assert_eq!(open(disk.restart(), options(2)).unwrap().2.len(), 4);
+    disk.heal();
+    for now in 1450..1460 {
+        log.drive(now, None);
+        log.helper_step(0);
+    }
+    assert_eq!((log.status(), log.is_truncating()), (Status::Running, false));
+    let mut next = producer(&log).0;
+    put(&log, &mut next, &[9]);
+    assert_eq!(bodies(&open(disk.restart(), options(3)).unwrap().2), [&[0][..], &[1], &[9]]);
 }

@@ -195,7 +195,7 @@ pub(crate) struct Core<D: Disk> {
     pub(crate) ask_at_ms: u64,
     /// There was no space for it: beside what is reserved, or none at all.
     pub(crate) lacks_space: Option<Lack>,
-    /// When a move that found no space is tried again.
+    /// When a move, or a truncation, that found no space is tried again.
     pub(crate) move_at: Option<u64>,
     pub(crate) full: VecDeque<Full<D::File>>,
     pub(crate) flights: VecDeque<Flight<D::File>>,
@@ -420,19 +420,22 @@ impl<D: Disk> Core<D> {
                 }
                 Reply::Truncated(Ok(segment)) => {
                     shared.set_waits_for_segment(false);
-                    self.finish_cut(segment);
-                }
-                Reply::Truncated(Err(error)) => {
-                    shared.poison(format!("a truncation failed: {error}"));
+                    self.finish_cut(shared, segment);
                 }
                 Reply::Moved(Ok(segment)) => {
                     shared.set_waits_for_segment(false);
                     self.finish_move(shared, segment);
                 }
-                // What moves is in memory, and nobody was told that it is durable: it can wait.
-                Reply::Moved(Err(MakeError::NoSpace(_))) => {
+                // What moves is in memory, and nobody was told that it is durable: it can wait. So
+                // can what is to be void.
+                Reply::Moved(Err(MakeError::NoSpace(_)))
+                | Reply::Truncated(Err(MakeError::NoSpace(_))) => {
                     self.move_at = Some(self.now_ms.saturating_add(SPACE_RETRY_MS));
                     shared.set_no_space(true);
+                }
+                Reply::Truncated(Err(error)) => {
+                    let error = io::Error::from(error);
+                    shared.poison(format!("a truncation failed: {error}"));
                 }
                 Reply::Moved(Err(error)) => {
                     let (error, failed) = (io::Error::from(error), self.failed_write());

@@ -33,7 +33,7 @@ pub(crate) enum Task<F> {
 pub(crate) enum Reply<F> {
     Prepared(Result<Arc<Segment<F>>, MakeError>),
     Moved(Result<Arc<Segment<F>>, MakeError>),
-    Truncated(io::Result<Arc<Segment<F>>>),
+    Truncated(Result<Arc<Segment<F>>, MakeError>),
 }
 
 pub(crate) struct Helper<D: Disk> {
@@ -47,6 +47,9 @@ pub(crate) struct Helper<D: Disk> {
     pub(crate) parting: Vec<Arc<Segment<D::File>>>,
     /// `meta` does not name them any more; their files wait for the last lease.
     pub(crate) dying: Vec<Arc<Segment<D::File>>>,
+    /// A truncation has taken back the durable mark, and its break, behind this group, has found no
+    /// space.
+    pub(crate) taken_back: Option<LastGood>,
     /// The durable LSN seen at the last step, and since when.
     pub(crate) seen: (Lsn, u64),
 }
@@ -131,7 +134,7 @@ impl<D: Disk> Helper<D> {
     }
 
     /// How long a segment may be. Who cannot be told what is free finds out.
-    fn fitting(&self, shared: &Shared<D>, wanted: u64, is_needed: bool) -> Option<u64> {
+    pub(crate) fn fitting(&self, shared: &Shared<D>, wanted: u64, is_needed: bool) -> Option<u64> {
         match self.maker.free_bytes() {
             Ok(free) => shared.gauge.fitting(wanted, free, is_needed),
             Err(_) => Some(wanted),

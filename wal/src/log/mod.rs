@@ -170,7 +170,7 @@ impl<D: Disk> Log<D> {
     /// and the helper. Readers that are beyond `after` are told.
     ///
     /// A crash leaves the log either whole, or truncated. If the disk fails before the end the log
-    /// is read-only.
+    /// is read-only; if it is full ([`Status::NoSpace`]) the log goes on once there is space.
     ///
     /// ```
     /// use zzq_wal::{Appender, AppendError, Commits, Log, Lsn, Options, sim_disk::SimDisk};

@@ -89,11 +89,16 @@ impl<D: Disk> Core<D> {
         self.tasks.push_back(Task::Move { last_good: self.durable, length, least });
     }
 
-    /// The helper found no space for a move, and may find some by now.
+    /// The helper found no space for a move or a truncation, and may find some by now.
     pub(crate) fn move_again(&mut self) {
-        if self.move_at.take_if(|at| *at <= self.now_ms).is_some() {
-            assert_eq!(self.mode, Mode::Moving);
-            self.ask_for_move();
+        if self.move_at.take_if(|at| *at <= self.now_ms).is_none() {
+            return;
+        }
+        assert_eq!(self.mode, Mode::Moving);
+        match self.cut {
+            // What moves has priority: a truncation waits until all writes have come back.
+            Some(cut) if self.flights.is_empty() => self.ask_for_cut(cut),
+            _ => self.ask_for_move(),
         }
     }
 

@@ -238,6 +238,7 @@ fn assemble<D: Disk>(disk: Arc<D>, limits: Limits, now_ms: u64, parts: Parts<D>)
         ended: parts.ended,
         parting: Vec::new(),
         dying: Vec::new(),
+        taken_back: None,
         seen: (Lsn::ZERO, 0),
     };
     let table = Arc::new(SegmentTable::new(table));

@@ -15,6 +15,7 @@ use crate::format::segment::{GROUPS_AT, LastGood};
 use crate::log::core::{Core, Mode};
 use crate::log::flight::AwaitedBy;
 use crate::log::helper::{Helper, Reply, Task};
+use crate::log::maker::MakeError;
 use crate::log::shared::Shared;
 use crate::lsn::Lsn;
 use crate::reader::lookup;
@@ -135,13 +136,19 @@ impl<D: Disk> Core<D> {
         let Some(cut) = self.cut else { return };
         if self.mode == Mode::Running && self.flights.is_empty() {
             self.mode = Mode::Moving;
-            let length = self.active.segment.header.length;
-            self.tasks.push_back(Task::Truncate { cut, durable: self.durable, length });
+            self.ask_for_cut(cut);
         }
     }
 
+    pub(crate) fn ask_for_cut(&mut self, cut: Cut) {
+        // What a failed write has moved to may be shorter than any other.
+        let length = self.active.segment.header.length.max(self.limits.first_segment);
+        self.tasks.push_back(Task::Truncate { cut, durable: self.durable, length });
+    }
+
     /// The log goes on behind what stays, in a segment that breaks with the rest.
-    pub(crate) fn finish_cut(&mut self, segment: Arc<Segment<D::File>>) {
+    pub(crate) fn finish_cut(&mut self, shared: &Shared<D>, segment: Arc<Segment<D::File>>) {
+        shared.set_no_space(false);
         let Some(cut) = self.cut.take() else { unreachable!("the helper was asked to cut") };
         assert!(self.flights.is_empty(), "all writes have come back");
         assert_eq!(segment.header.last_good.lsn, cut.after, "it breaks where it was told to");
@@ -152,7 +159,8 @@ impl<D: Disk> Core<D> {
 }
 
 impl<D: Disk> Helper<D> {
-    /// Each step that fails leaves a log that is whole or cut, and is not written any more.
+    /// Each step that fails leaves a log that is whole or cut, and is not written any more, unless
+    /// it is only space that is missing: then the last step is tried again.
     pub(crate) fn truncate(&mut self, shared: &Shared<D>, cut: Cut, durable: LastGood, len: u64) {
         let made = self.cut(shared, cut, durable, len);
         self.reply(shared, Reply::Truncated(made));
@@ -164,7 +172,26 @@ impl<D: Disk> Helper<D> {
         cut: Cut,
         durable: LastGood,
         length: u64,
-    ) -> io::Result<Arc<Segment<D::File>>> {
+    ) -> Result<Arc<Segment<D::File>>, MakeError> {
+        let last_good = match self.taken_back.take() {
+            Some(last_good) => last_good,
+            None => self.take_back(shared, cut, durable).map_err(MakeError::Names)?,
+        };
+        let length = self.fitting(shared, length, true).unwrap_or(shared.gauge.shortest());
+        let made = self.make_break(shared, last_good, length);
+        if matches!(made, Err(MakeError::NoSpace(_))) {
+            self.taken_back = Some(last_good);
+        }
+        made
+    }
+
+    /// What comes before the break. Returns the last group that stays.
+    fn take_back(
+        &mut self,
+        shared: &Shared<D>,
+        cut: Cut,
+        durable: LastGood,
+    ) -> io::Result<LastGood> {
         let last_good = if cut.after == durable.lsn {
             durable
         } else {
@@ -184,7 +211,7 @@ impl<D: Disk> Helper<D> {
             facts.term = facts.term.max(cut.term);
             facts.epoch = epoch;
         })?;
-        self.make_break(shared, last_good, length).map_err(io::Error::from)
+        Ok(last_good)
     }
 }
 
