@@ -538,3 +538,17 @@ fn no_more_than_64_producers() {
     assert!(log.producer(std::sync::Arc::new(Woken::default()), None).is_err());
     assert_eq!(log.status(), Status::Running);
 }
+
+#[test]
+fn what_nobody_waits_for_may_wait_for_ever() {
+    let options = Options { lazy_ms: u64::MAX, ..small(1) };
+    let (log, ..) = open(SimDisk::new(), options).unwrap();
+    let mut one = producer(&log).0;
+    one.stage(&LAZY, |out| out.push(1)).unwrap();
+    for now in [0, 1000, 1 << 40, u64::MAX - 1] {
+        one.drive(now);
+    }
+    assert_eq!(log.appended(), Lsn::ZERO);
+    put(&log, &mut one, &[2]);
+    assert_eq!(log.durable(), Lsn::new(2), "it rides with what somebody waits for");
+}

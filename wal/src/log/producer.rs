@@ -173,7 +173,7 @@ impl<D: Disk> Producer<D> {
             return;
         }
         let empty = self.ring.slots() == self.log.limits.ring_chunks;
-        let overdue = self.current.since_ms + self.log.limits.lazy_ms <= now_ms;
+        let overdue = self.current.since_ms.saturating_add(self.log.limits.lazy_ms) <= now_ms;
         if self.current.waits || empty || overdue {
             self.hand_over_current();
         }
@@ -263,7 +263,7 @@ impl<D: Disk> Producer<D> {
         if let Some(since) = self.lazy_since
             && !self.log.is_read_only()
         {
-            let at = (since + self.log.limits.lazy_ms).max(now_ms + 1);
+            let at = since.saturating_add(self.log.limits.lazy_ms).max(now_ms.saturating_add(1));
             drive.again_at = Some(drive.again_at.map_or(at, |other| other.min(at)));
         }
         drive
@@ -272,7 +272,7 @@ impl<D: Disk> Producer<D> {
     /// Calls the thread that drives the log when a group is due, or it waits for the tail.
     fn call_driver(&mut self, now_ms: u64) {
         let limits = &self.log.limits;
-        let overdue = |since| since + limits.lazy_ms <= now_ms;
+        let overdue = |since: u64| since.saturating_add(limits.lazy_ms) <= now_ms;
         let due = self.uncalled.waits
             || self.uncalled.bytes >= limits.lazy_bytes
             || self.lazy_since.is_some_and(overdue);

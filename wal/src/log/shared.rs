@@ -125,7 +125,7 @@ impl<D: Disk> Shared<D> {
         }
         let Some(Step { again_at, stall }) = led.last else { return Drive::default() };
         // The work of those who kept calling is not lost: it is looked at again soon.
-        let again_at = if led.again { Some(now_ms + 1) } else { again_at };
+        let again_at = if led.again { Some(now_ms.saturating_add(1)) } else { again_at };
         Drive { led: true, again_at, stall }
     }
 

@@ -41,8 +41,9 @@ impl Reserve {
     /// when it does so by a margin, or whoever asks would flicker.
     fn level(self, free: u64, shortest: u64, was: Space) -> Space {
         let beside = free.saturating_sub(self.sum());
-        let least = if was >= Space::Short { shortest + self.low / 2 } else { shortest };
-        let most = if was >= Space::Low { self.low + self.low / 4 } else { self.low };
+        let least =
+            if was >= Space::Short { shortest.saturating_add(self.low / 2) } else { shortest };
+        let most = if was >= Space::Low { self.low.saturating_add(self.low / 4) } else { self.low };
         if beside < least {
             Space::Short
         } else if beside < most {
