@@ -35,8 +35,8 @@ pub(crate) fn spare_name(number: u64) -> String {
 
 pub(crate) fn spare_number(name: &str) -> Option<u64> {
     let number = name.strip_prefix(SPARE_PREFIX)?.parse().ok()?;
-    // The next one has a number, too.
-    (number < u64::MAX && spare_name(number) == name).then_some(number)
+    // Those that follow have numbers, too, and no log has made so many.
+    (number < u64::MAX / 2 && spare_name(number) == name).then_some(number)
 }
 
 /// A segment that is kept and holds records, at one moment.

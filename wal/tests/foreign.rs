@@ -127,3 +127,22 @@ fn an_empty_log_takes_no_more_than_8_mib() {
         assert!(taken() <= 8 << 20, "{:?}", disk.list());
     }
 }
+
+/// They are no spares of a log that is made here, which makes its own beside them.
+#[test]
+fn what_is_called_a_spare_in_a_new_directory_is_left_alone() {
+    for name in ["spare-1", "spare-2", "spare-9223372036854775806", "spare-18446744073709551614"] {
+        let disk = SimDisk::new();
+        disk.insert(name, vec![7; 5000]);
+        for seed in 1..4 {
+            let (log, ..) = reopen(&disk, seed);
+            let mut one = producer(&log).0;
+            for n in 0..100 {
+                put(&log, &mut one, &[n; 3000]);
+                log.trim(log.durable());
+                while log.helper_step(0) {}
+            }
+        }
+        assert!(disk.bytes(name).unwrap() == [7; 5000], "{name}");
+    }
+}

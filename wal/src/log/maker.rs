@@ -257,7 +257,10 @@ impl<D: Disk> Maker<D> {
         match self.disk.create_ahead(&name, length, &goes_on) {
             Ok((file, written)) => Ok((name, file, written)),
             Err(error) => {
-                let _ = self.disk.remove(&name);
+                // What was there before is not ours.
+                if error.kind() != io::ErrorKind::AlreadyExists {
+                    let _ = self.disk.remove(&name);
+                }
                 let size = format_args!("making {name} of {length} bytes");
                 Err(MakeError::of_file(during(size, &error)))
             }

@@ -84,10 +84,13 @@ impl<D: Disk> Files<D> {
         }
         numbers.sort_unstable();
         if !has_meta {
-            return match numbers.first() {
-                None => Ok(files),
-                Some((number, _)) => Err(lost_meta(*number)),
-            };
+            if let Some((number, _)) = numbers.first() {
+                return Err(lost_meta(*number));
+            }
+            // It is made before any spare.
+            files.newest_spare = spares.iter().map(|(number, _)| *number).max().unwrap_or(0);
+            files.foreign = spares.iter().map(|(number, _)| spare_name(*number)).collect();
+            return Ok(files);
         }
         let meta = Meta::open(&**disk)?;
         files.read_headers(&**disk, meta.facts(), &numbers)?;
