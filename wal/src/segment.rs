@@ -174,7 +174,8 @@ impl<F> Segment<F> {
         self.end.store(end, Ordering::Release);
     }
 
-    /// A break has ended it: its file failed, or gives back what it does not need.
+    /// A break has ended it, or its index failed: its file failed, or gives back what it does not
+    /// need.
     pub(crate) fn set_broken(&self) {
         self.broken.store(true, Ordering::Release);
     }

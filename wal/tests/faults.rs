@@ -532,3 +532,27 @@ fn without_space_a_start_fails_and_the_next_one_with_space_finds_all() {
     disk.set_capacity(2 * taken);
     assert_found(&disk, 60);
 }
+
+/// Bytes that a device has reported as not written are not trusted to be written later.
+#[test]
+fn a_file_whose_index_failed_is_no_spare_when_it_goes() {
+    let disk = SimDisk::new();
+    let (log, mut one) = begin(&disk);
+    turn(&log, &mut one);
+    for n in 0..28_u8 {
+        put(&log, &mut one, &[n; 3000]);
+    }
+    for n in 28..40_u8 {
+        stage(&mut one, &[n; 3000]).unwrap();
+        one.drive(1000);
+        one.drive(1000);
+    }
+    disk.fail(Op::Sync, 3, FAIL);
+    while log.helper_step(0) {}
+    assert!(log.take_failure().is_some_and(|why| why.contains("index")));
+    let renamed = disk.count(Op::Rename);
+    log.trim(log.durable());
+    while log.helper_step(0) {}
+    assert!(disk.bytes(&segment_name(1)).is_err(), "it has gone");
+    assert_eq!(disk.count(Op::Rename), renamed, "it was removed");
+}

@@ -313,9 +313,10 @@ fn close<D: Disk>(shared: &Shared<D>, full: &Full<D::File>) {
     if shared.table.find(full.segment.header.number).is_none() {
         return;
     }
-    // Without its index a segment is read all the same. Its file is poisoned for further writes,
-    // and there are none.
+    // Without its index a segment is read all the same. Its file is poisoned for further writes:
+    // it is no spare when it goes.
     if let Err(error) = maker::close(&full.segment, &full.index, full.last) {
+        full.segment.set_broken();
         shared.note_cured(format!("{} stays without its index: {error}", full.segment.name()));
     }
 }
