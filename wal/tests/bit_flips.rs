@@ -58,6 +58,11 @@ fn records(disk: &SimDisk) -> Result<Vec<Seen>, OpenError> {
 /// A life of a log: these records, from a body's byte on, a group each.
 fn live(disk: &SimDisk, seed: u64, lens: &[usize]) {
     let (log, recovery, _) = open(disk.clone(), options(seed)).unwrap();
+    if recovery.last_lsn >= Lsn::new(48) {
+        // The second segment's file becomes a spare. What is durable by now is stated with it.
+        log.trim(Lsn::new(27));
+        while log.helper_step(0) {}
+    }
     let (mut lane, _) = producer(&log);
     for (lsn, len) in (recovery.last_lsn.get() + 1..).zip(lens) {
         put(&log, &mut lane, &vec![u8::try_from(lsn % 251).unwrap(); *len]);
@@ -67,11 +72,6 @@ fn live(disk: &SimDisk, seed: u64, lens: &[usize]) {
         }
     }
     while log.helper_step(0) {}
-    if recovery.last_lsn >= Lsn::new(48) {
-        // The second's becomes a spare.
-        log.trim(Lsn::new(27));
-        while log.helper_step(0) {}
-    }
 }
 
 /// All that a log can consist of: closed segments, one on a recycled file, one that ends in a torn

@@ -4,9 +4,11 @@
 
 mod common;
 
+use std::io::ErrorKind;
+
 use common::*;
 use zzq_wal::format::group::GroupHeader;
-use zzq_wal::sim_disk::{SimDisk, Survival};
+use zzq_wal::sim_disk::{Fault, Op, SimDisk, Survival};
 use zzq_wal::{Damage, End, Lsn, META_NAME, OpenError, Options, segment_name};
 
 /// A log of `count` records of `len` bytes, a group each, whose process was killed.
@@ -417,4 +419,33 @@ fn random_damage_never_panics_and_never_forges() {
         }
     }
     assert!(refused > 100, "{refused}");
+}
+
+/// Where the log goes on was all that told where it had ended: LSNs of what was trimmed would have
+/// been given again.
+#[test]
+fn what_was_trimmed_is_proven_to_have_been_durable() {
+    let disk = SimDisk::new();
+    let (log, ..) = reopen(&disk, 1);
+    let mut one = producer(&log).0;
+    let mut count = 0;
+    // The third segment has one group, and there is no space for a fourth.
+    for segments in [2, 3] {
+        while log.segments().len() < segments {
+            put(&log, &mut one, &[7; 3000]);
+            count += 1;
+        }
+        while log.helper_step(0) {}
+        disk.fail_always(Op::Create, Fault::Fail(ErrorKind::StorageFull));
+    }
+    let third = log.segments()[2];
+    assert_eq!((third.first, third.last), (Lsn::new(count), Lsn::new(count)));
+    log.trim(third.first);
+    while log.helper_step(0) {}
+    assert_eq!(log.segments().len(), 1);
+    let disk = disk.restart();
+    let file = segment_name(third.number);
+    disk.flip(&file, 4096 + 100, 3).unwrap();
+    let damage = damage(&disk);
+    assert_eq!((damage.file, damage.offset, damage.last), (file, 4096, Lsn::new(count)));
 }

@@ -193,7 +193,7 @@ impl<D: Disk> Helper<D> {
         table.push_back(Arc::clone(&segment));
         let first = table.front().map_or(segment.header.number, |first| first.header.number);
         drop(table);
-        self.state(first, segment.header.number).map_err(MakeError::Names)?;
+        self.state(shared, first, segment.header.number).map_err(MakeError::Names)?;
         Ok(segment)
     }
 
@@ -219,8 +219,12 @@ impl<D: Disk> Helper<D> {
     }
 
     /// Which segments there are: from now on the files of others may go.
-    fn state(&mut self, first: u64, last: u64) -> io::Result<()> {
-        self.meta.note_segments(first, last)?;
+    fn state(&mut self, shared: &Shared<D>, first: u64, last: u64) -> io::Result<()> {
+        // What goes was durable, and what the log goes on with: once it is gone nothing else may
+        // tell where it ended.
+        let durable = (shared.durable(), shared.durable_group());
+        let durable = if self.parting.is_empty() { (Lsn::ZERO, 0) } else { durable };
+        self.meta.note_segments(first, last, durable)?;
         self.dying.append(&mut self.parting);
         Ok(())
     }
@@ -235,7 +239,7 @@ impl<D: Disk> Helper<D> {
             let span = span.map(|(first, last)| (first.header.number, last.header.number));
             drop(table);
             let Some((first, last)) = span else { unreachable!("the last segment stays") };
-            self.state(first, last)?;
+            self.state(shared, first, last)?;
         }
         self.recycle_dying()
     }
