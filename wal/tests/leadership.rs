@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -290,4 +291,13 @@ fn a_helper_that_ends_by_a_broken_invariant_makes_the_log_read_only() {
     rings.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
     assert!(matches!(log.status(), Status::ReadOnly(why) if why.contains("helper")));
     drop(helper);
+}
+
+#[test]
+fn a_log_has_one_helper_once() {
+    let (log, ..) = reopen(&SimDisk::new(), 1);
+    let helper = log.spawn_helper().unwrap();
+    assert_eq!(log.spawn_helper().unwrap_err().kind(), ErrorKind::AlreadyExists);
+    drop(helper);
+    assert_eq!(log.spawn_helper().unwrap_err().kind(), ErrorKind::AlreadyExists);
 }

@@ -305,8 +305,18 @@ impl<D: Disk> Log<D> {
     }
 
     /// Runs [`helper_step`](Self::helper_step) on a thread until the handle is dropped. A log has
-    /// one such thread at most.
+    /// one such thread, once.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the log has, or had, such a thread; else what the system says.
     pub fn spawn_helper(&self) -> io::Result<HelperThread> {
+        if self.shared.helped.swap(true, Ordering::AcqRel) {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the log has a helper"));
+        }
+        self.start_helper().inspect_err(|_| self.shared.helped.store(false, Ordering::Release))
+    }
+
+    fn start_helper(&self) -> io::Result<HelperThread> {
         let stop = Arc::new(AtomicBool::new(false));
         let (log, stopped) = (self.clone(), Arc::clone(&stop));
         let thread = thread::Builder::new().name("zzq-wal".to_owned()).spawn(move || {

@@ -67,6 +67,8 @@ pub(crate) struct Shared<D: Disk> {
     /// Who leads instead of the producers.
     pub(crate) driver: Seat,
     pub(crate) nudge: Nudge,
+    /// The helper has a thread, or had one.
+    pub(crate) helped: AtomicBool,
 }
 
 impl<D: Disk> Shared<D> {
@@ -105,6 +107,7 @@ impl<D: Disk> Shared<D> {
             producers: Mutex::new(Vec::new()),
             driver: Seat::new(),
             nudge: Nudge::default(),
+            helped: AtomicBool::new(false),
         }
     }
 
