@@ -102,3 +102,14 @@ fn a_segment_stays_while_its_records_are_read_and_goes_then() {
     let gone = log.places().read(lsn, place).map(|found| found.kind);
     assert!(matches!(gone, Err(ReadError::Trimmed { .. })), "{gone:?}");
 }
+
+#[test]
+fn a_place_beyond_all_files_is_none() {
+    let (log, ..) = open(SimDisk::new(), small(1)).unwrap();
+    put(&log, &mut producer(&log).0, &[7; 100]);
+    for offset in [u64::MAX, u64::MAX - 11, u64::MAX - 4095, 1 << 63] {
+        let place = RecordPlace { segment: 1, offset };
+        let read = log.places().read(Lsn::FIRST, place).map(|found| found.kind);
+        assert!(matches!(read, Err(ReadError::Damage(_))), "{offset}");
+    }
+}

@@ -124,7 +124,7 @@ impl Blocks {
         offset: u64,
         len: usize,
     ) -> Result<(), ReadError> {
-        let end = offset + len as u64;
+        let end = offset.saturating_add(len as u64);
         let behind = self.base + self.buffer.len() as u64;
         if (self.base..behind).contains(&offset) && end <= behind {
             return Ok(());
