@@ -1,14 +1,15 @@
 //! Bytes with checksums that are right and contents that no writer makes: whoever forges them gets
 //! no panic, and no reading without end.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests panic as tests do")]
 
 mod common;
 
 use common::*;
 use zzq_wal::format::checksum;
+use zzq_wal::format::group::GroupHeader;
 use zzq_wal::sim_disk::SimDisk;
-use zzq_wal::{Lsn, META_NAME, Options, inspect, segment_name};
+use zzq_wal::{Lsn, META_NAME, OpenError, Options, inspect, segment_name};
 
 const GROUP: usize = 4096;
 
@@ -104,4 +105,31 @@ fn a_break_behind_a_place_where_no_group_ends_is_refused() {
         let options = Options { visit_from: Lsn::new(4), ..small(3) };
         assert!(open(disk, options).is_err(), "an end at {end}");
     }
+}
+
+/// A start begins with a break: two groups that nothing proves are of one start, or the first is
+/// proven.
+#[test]
+fn a_segment_that_rolls_on_from_another_start_is_refused() {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let mut one = producer(&log).0;
+    for n in 0..28 {
+        put(&log, &mut one, &[n; 3000]);
+    }
+    // The last one of the first segment and the first one of the second, at the same time.
+    disk.hold();
+    for n in 28..30 {
+        stage(&mut one, &[n; 3000]).unwrap();
+        one.drive(1000);
+    }
+    disk.release_all();
+    let disk = disk.restart();
+    let mut bytes = disk.bytes(&segment_name(2)).unwrap();
+    assert!(GroupHeader::decode(&bytes[GROUP..]).is_some());
+    bytes[64] += 1;
+    seal(&mut bytes, 8, 12..4096);
+    disk.insert(&segment_name(2), bytes);
+    let Err(OpenError::Damage(damage)) = open(disk, small(2)) else { panic!("it was opened") };
+    assert_eq!(damage.file, segment_name(2), "{damage}");
 }

@@ -187,9 +187,15 @@ impl<D: Disk> Files<D> {
                 Some(older) => older.number == continues && older.salt == header.continues_salt,
                 None => range.is_none_or(|range| continues < range.first),
             };
+            let first = before.map_or(Lsn::FIRST, |older| older.last_good.lsn.next());
+            let last = header.last_good.lsn.max(facts.durable);
             if !found {
-                let first = before.map_or(Lsn::FIRST, |older| older.last_good.lsn.next());
-                return Err(missing(continues, first, header.last_good.lsn.max(facts.durable)));
+                return Err(missing(continues, first, last));
+            }
+            if header.beginning == Beginning::Roll
+                && before.is_some_and(|older| older.epoch != header.epoch)
+            {
+                return Err(of_another_start(segment.name(), first, last));
             }
             before = Some(header);
         }
@@ -268,6 +274,17 @@ fn missing(number: u64, first: Lsn, last: Lsn) -> OpenError {
         last,
         reason: "the file is missing".to_owned(),
         proof: ": other files name it".to_owned(),
+    })
+}
+
+fn of_another_start(file: String, first: Lsn, last: Lsn) -> OpenError {
+    OpenError::Damage(Damage {
+        file,
+        offset: 0,
+        first,
+        last,
+        reason: "it rolls on from a segment of another start".to_owned(),
+        proof: ": each start and each truncation begins with a break".to_owned(),
     })
 }
 
