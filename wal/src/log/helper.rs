@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
+use crate::format::group::Place;
 use crate::format::segment::{Beginning, LastGood};
 use crate::log::core::Full;
 use crate::log::maker::{self, MakeError, Maker, Purpose, Zeroes};
@@ -246,6 +247,11 @@ impl<D: Disk> Helper<D> {
 
     /// Takes whole segments below the wanted LSN out of the front of the table.
     fn part(&mut self, shared: &Shared<D>) {
+        self.part_by(shared, || shared.with_core(|core| core.oldest_needed()));
+    }
+
+    /// [`part`](Self::part), for tests too, in which the log goes on while this asks.
+    fn part_by(&mut self, shared: &Shared<D>, oldest_needed: impl FnOnce() -> Option<Place>) {
         let below = Lsn::new(shared.trim_below.load(std::sync::atomic::Ordering::Acquire));
         if trimmable(shared.table.lock().make_contiguous(), below) == 0 {
             return;
@@ -253,8 +259,7 @@ impl<D: Disk> Helper<D> {
         // A big record that is being written needs its first parts, too. What it needs is asked
         // before the table is: once its end is written, its last segment says so, and not sooner
         // does the core forget it.
-        let open = shared.with_core(|core| core.oldest_needed());
-        let open = open.map_or(u64::MAX, |place| place.segment);
+        let open = oldest_needed().map_or(u64::MAX, |place| place.segment);
         let mut table = shared.table.lock();
         let count = trimmable(table.make_contiguous(), below);
         let wanted = |segment: &&Arc<Segment<_>>| segment.header.number < open;
@@ -349,7 +354,7 @@ mod tests {
     use crate::format::index::Entry;
     use crate::log::options::tests::counted;
     use crate::log::{Log, Options, Producer, Staging, Stall, Wake};
-    use crate::sim_disk::SimDisk;
+    use crate::sim_disk::{Fault, SimDisk};
 
     struct Nobody;
 
@@ -473,6 +478,62 @@ mod tests {
         assert_eq!(zeroed(&log).last(), Some(&(0, 4)));
         write_groups(&log, &mut lane, 1, 4);
         assert_eq!(zeroed(&log).last().map(|(zeroed, _)| *zeroed), Some(256), "nobody waits");
+    }
+
+    /// A record in parts whose first ones are durable in segment 1, behind three others; the write
+    /// of the rest has failed, and is under way again behind a break.
+    fn end_behind_a_break(disk: &SimDisk) -> (Log<SimDisk>, Producer<SimDisk>) {
+        let options = Options {
+            segment_size: 128 * 1024,
+            group_size: 32 * 1024,
+            chunk_size: 4096,
+            part_size: 8192,
+            ..Options::new(counted())
+        };
+        let (log, _) = Log::open(disk.clone(), options, 0, &mut |_| Ok(())).unwrap();
+        let mut lane = log.producer(Arc::new(Nobody), None).unwrap();
+        let how = Staging { kind: 1, waits: true, ..Staging::default() };
+        for len in [10, 10, 10, 40_000] {
+            if len > 10 {
+                disk.hold();
+            }
+            lane.stage(&how, |out| out.resize(out.len() + len, 7)).unwrap();
+            lane.drive(1000);
+        }
+        let [first, rest] = disk.in_flight()[..] else { panic!("two groups: {disk:?}") };
+        disk.release(first);
+        disk.release_with(rest, Fault::Fail(io::ErrorKind::Other));
+        for _ in 0..3 {
+            lane.drive(1000);
+            log.helper_step(0);
+        }
+        lane.drive(1000);
+        assert_eq!((disk.in_flight().len(), log.durable()), (1, Lsn::new(3)));
+        (log, lane)
+    }
+
+    /// Nothing says twice that the beginning is needed: before the end is durable those who write
+    /// it do, behind that its segment.
+    #[test]
+    fn the_beginning_of_a_record_stays_while_its_end_becomes_durable() {
+        for asks_first in [true, false] {
+            let disk = SimDisk::new();
+            let (log, mut lane) = end_behind_a_break(&disk);
+            log.trim(Lsn::new(4));
+            let shared = &log.shared;
+            shared.helper().part_by(shared, || {
+                let ask = || shared.with_core(|core| core.oldest_needed());
+                let before = asks_first.then(ask);
+                disk.release_all();
+                lane.drive(1000);
+                assert_eq!(log.durable(), Lsn::new(4));
+                before.unwrap_or_else(ask)
+            });
+            while log.helper_step(0) {}
+            let mut reader = log.reader(Lsn::new(4)).unwrap();
+            let record = reader.next_record().unwrap().unwrap();
+            assert!(record.body == vec![7; 40_000], "{asks_first}");
+        }
     }
 
     fn log_end(shared: &Shared<SimDisk>) -> LastGood {
