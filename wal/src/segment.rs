@@ -305,11 +305,13 @@ impl<F> SegmentTable<F> {
     /// begins in it; of records that end in it the beginning may be gone.
     pub(crate) fn first_whole(&self) -> Option<Lsn> {
         let segments = self.lock();
-        let front = segments.front()?.header.number;
-        // The oldest open part only moves on, so no segment needs an older one than those before
-        // it. Whoever sees the first LSN sees what the segment needs.
-        let whole = |segment: &Segment<F>| segment.first_lsn().filter(|_| segment.needs() >= front);
-        segments.iter().find_map(|segment| whole(segment))
+        whole(&segments).find_map(|segment| segment.first_lsn())
+    }
+
+    /// The segments from there on.
+    pub(crate) fn whole_segments(&self) -> Vec<KeptSegment> {
+        let segments = self.lock();
+        whole(&segments).filter_map(|segment| segment.kept()).collect()
     }
 
     /// A lease on the first kept segment that `pick` accepts.
@@ -320,6 +322,16 @@ impl<F> SegmentTable<F> {
         segment.leases.fetch_add(1, Ordering::AcqRel);
         Some(Lease { segment })
     }
+}
+
+/// Those that hold records, from the first one on that needs none in front of the table. The oldest
+/// open part only moves on, so no segment needs an older one than those before it.
+fn whole<F>(segments: &VecDeque<Arc<Segment<F>>>) -> impl Iterator<Item = &Arc<Segment<F>>> {
+    let front = segments.front().map_or(0, |first| first.header.number);
+    // Whoever sees the first LSN sees what the segment needs.
+    let is_whole =
+        move |segment: &Segment<F>| segment.first_lsn().is_some() && segment.needs() >= front;
+    segments.iter().skip_while(move |segment| !is_whole(segment))
 }
 
 #[cfg(test)]

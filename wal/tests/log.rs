@@ -7,7 +7,9 @@ mod common;
 use common::*;
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::SimDisk;
-use zzq_wal::{End, Handed, Log, Lsn, Options, ReadError, StageError, Staging, Status};
+use zzq_wal::{
+    End, Handed, KeptSegment, Log, Lsn, Options, ReadError, StageError, Staging, Status,
+};
 
 #[test]
 fn an_empty_log_is_found_empty() {
@@ -445,6 +447,8 @@ fn whoever_begins_with_the_first_whole_record_reads_all_that_follow() {
         log.trim(below);
         while log.helper_step(0) {}
         let (kept, whole) = (log.segments()[0].first, log.first_whole());
+        let is_whole = |segment: &KeptSegment| segment.first >= whole;
+        assert!(log.whole_segments().into_iter().eq(log.segments().into_iter().filter(is_whole)));
         if std::mem::replace(&mut before, (kept, whole)) == (kept, whole) {
             continue;
         }

@@ -401,6 +401,12 @@ impl<D: Disk> Log<D> {
         self.shared.table.lock().iter().filter_map(|segment| segment.kept()).collect()
     }
 
+    /// Those of [`segments`](Self::segments) of which every record can be read whole: the first of
+    /// them begins with [`first_whole`](Self::first_whole), at the same moment.
+    pub fn whole_segments(&self) -> Vec<KeptSegment> {
+        self.shared.table.whole_segments()
+    }
+
     /// Segments with nothing from `below` on are not needed any more: the helper recycles them
     /// once nobody reads them. It never goes back.
     ///
