@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use zzq_wal::disk::Disk;
-use zzq_wal::{KeptSegment, Log, Lsn};
+use zzq_wal::{KeptSegment, Log, Lsn, ReadError};
 
 use crate::options::Retention;
 
@@ -33,11 +33,13 @@ impl Retainer {
         log: &Log<D>,
         now_ms: u64,
         yields: u64,
-    ) -> Result<Option<Lsn>, zzq_wal::ReadError> {
+    ) -> Result<Option<Lsn>, ReadError> {
         if !self.is_on() {
             return Ok(None);
         }
-        let segments = whole(log);
+        // One that is there for a later one, which has the end of a record that begins in it, was
+        // let go: its own records may be without beginning.
+        let segments = log.whole_segments();
         if self.retention.age.is_some() {
             self.learn(log, &segments)?;
         }
@@ -47,11 +49,7 @@ impl Retainer {
     }
 
     /// Reads when segments ended, each once. The last one goes on.
-    fn learn<D: Disk>(
-        &mut self,
-        log: &Log<D>,
-        segments: &[KeptSegment],
-    ) -> Result<(), zzq_wal::ReadError> {
+    fn learn<D: Disk>(&mut self, log: &Log<D>, segments: &[KeptSegment]) -> Result<(), ReadError> {
         let front = segments.first().map_or(u64::MAX, |segment| segment.number);
         self.ends.retain(|number, _| *number >= front);
         let closed = segments.split_last().map_or(&[][..], |(_, closed)| closed);
@@ -59,22 +57,20 @@ impl Retainer {
             if self.ends.contains_key(&segment.number) {
                 continue;
             }
-            let mut reader = log.reader(segment.last)?;
-            if let Some(last) = reader.next_record()? {
-                self.ends.insert(segment.number, last.time_ms);
+            match ended_ms(log, segment.last) {
+                Ok(Some(ended_ms)) => _ = self.ends.insert(segment.number, ended_ms),
+                // What was let go before may go while this looks.
+                Ok(None) | Err(ReadError::Trimmed { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 }
 
-/// The segments of a log that are there for themselves. One that is there for a later one, which
-/// has the end of a record that begins in it, was let go: its own records may be without beginning.
-fn whole<D: Disk>(log: &Log<D>) -> Vec<KeptSegment> {
-    let mut segments = log.segments();
-    let first = log.first_whole();
-    segments.retain(|segment| segment.first >= first);
-    segments
+/// Log time of a record.
+fn ended_ms<D: Disk>(log: &Log<D>, lsn: Lsn) -> Result<Option<u64>, ReadError> {
+    Ok(log.reader(lsn)?.next_record()?.map(|last| last.time_ms))
 }
 
 /// The first record of the oldest segment that neither a size nor an age lets go: what lies beyond
@@ -206,6 +202,19 @@ mod tests {
             assert_eq!(first, Some(log.first_whole()));
         }
         assert!(without_beginning > 3, "{without_beginning}");
+    }
+
+    /// The helper of the log comes to it when it likes: an image is made all the same.
+    #[test]
+    fn what_was_let_go_may_go_while_it_is_looked_at() {
+        let log = of_big_records(20);
+        let segments = log.whole_segments();
+        log.trim(Lsn::new(20));
+        while log.helper_step(0) {}
+        assert!(log.whole_segments().len() + 1 < segments.len());
+        let mut retainer = Retainer::default();
+        retainer.learn(&log, &segments).unwrap();
+        assert!(retainer.ends.len() < segments.len());
     }
 
     #[test]
