@@ -182,10 +182,12 @@ pub enum TruncateError {
     #[error(transparent)]
     Damage(#[from] Damage),
     /// The disk did not do what was asked.
-    #[error("looking for the end of a group in {file}: {error}")]
+    #[error("looking for the end of a group in {file} near byte {offset}: {error}")]
     Disk {
         /// Name of the file.
         file: String,
+        /// Where in it.
+        offset: u64,
         /// The disk's error.
         error: io::Error,
     },

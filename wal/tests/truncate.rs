@@ -473,3 +473,24 @@ fn a_log_that_was_trimmed_is_truncated_as_well() {
     assert_eq!(log.durable(), Lsn::new(50));
     assert!(log.disk().bytes(&segment_name(1)).is_err());
 }
+
+/// The index is a hint, as for readers.
+#[test]
+fn an_index_that_cannot_be_read_is_done_without_and_a_group_is_named() {
+    for (unreadable, is_index) in [(122_880..131_072, true), (4096..122_880, false)] {
+        let (disk, log, _) = written(60);
+        let first = segment_name(1);
+        assert!(log.segments()[0].last >= Lsn::new(8));
+        disk.break_bytes(&first, unreadable).unwrap();
+        match log.truncate(Lsn::new(8), 3) {
+            Ok(_) => assert!(is_index),
+            Err(error) => {
+                assert!(matches!(error, TruncateError::Disk { .. }) && !is_index, "{error}");
+                assert!(error.to_string().contains(&format!("{first} near byte ")), "{error}");
+                continue;
+            }
+        }
+        finish(&log);
+        assert_eq!((log.durable(), log.status()), (Lsn::new(8), Status::Running));
+    }
+}

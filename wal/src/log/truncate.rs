@@ -222,10 +222,9 @@ fn find_end<D: Disk>(shared: &Shared<D>, after: Lsn) -> Result<LastGood, Truncat
     };
     let Some(lease) = shared.table.lease(holds) else { return end_before_all(shared, after) };
     let segment = lease.segment();
-    let failed = |error: io::Error| TruncateError::Disk { file: segment.name(), error };
-    let hint = lookup::find(segment, after).map_err(failed)?;
-    // The index is a hint; without it the way is longer.
-    match find_end_from(segment, hint.at, after) {
+    // The index is a hint; without it, or if it cannot be read, the way is longer.
+    let hint = lookup::find(segment, after).map_or(GROUPS_AT, |hint| hint.at);
+    match find_end_from(segment, hint, after) {
         Err(TruncateError::Damage(_)) => find_end_from(segment, GROUPS_AT, after),
         found => found,
     }
@@ -253,8 +252,8 @@ fn find_end_from<F: DiskFile>(
     };
     loop {
         let offset = walk.at();
-        let step =
-            walk.next().map_err(|error| TruncateError::Disk { file: segment.name(), error })?;
+        let failed = |error| TruncateError::Disk { file: segment.name(), offset, error };
+        let step = walk.next().map_err(failed)?;
         let header = match step {
             Step::Group { header, .. } => header,
             Step::End(why) => return Err(damage(offset, next, why.unwrap_or(NO_GROUP))),
