@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use zzq_codec::{Delivery, Packet, Publish};
 use zzq_lanes::ConnId;
-use zzq_types::{PacketId, ReasonCode};
+use zzq_types::{PacketId, ReasonCode, TopicName};
 use zzq_wal::disk::Disk;
 
 use super::hold::HOLD;
@@ -28,10 +28,26 @@ const STEPS: usize = 256;
 /// What one connection has set aside.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Encoded, as they came, with their identifiers.
-    packets: VecDeque<(Option<PacketId>, Box<[u8]>)>,
+    packets: VecDeque<Aside>,
     bytes: usize,
     stage: Stage,
+}
+
+/// A publish that was set aside.
+#[derive(Debug)]
+struct Aside {
+    id: Option<PacketId>,
+    /// Encoded, as it came.
+    packet: Box<[u8]>,
+    /// Its topic, if it has an alias: what that stands for may be another one when it goes on, for
+    /// what comes meanwhile and does not wait defines aliases, too.
+    topic: Option<Box<str>>,
+}
+
+impl Aside {
+    fn bytes(&self) -> usize {
+        self.packet.len() + self.topic.as_ref().map_or(0, |topic| topic.len())
+    }
 }
 
 /// How far a connection is that waits.
@@ -67,7 +83,7 @@ impl Held {
 
     /// Whether there is something among it that its client will not send again.
     fn has_qos_0(&self) -> bool {
-        self.packets.iter().any(|(id, _)| id.is_none())
+        self.packets.iter().any(|aside| aside.id.is_none())
     }
 
     /// Whether a publish that comes now is set aside, or thrown away.
@@ -141,6 +157,16 @@ impl<D: Disk> Shell<D> {
             // Nothing will empty a queue.
             return self.refuse(io, conn, ReasonCode::UnspecifiedError, "the log is read-only");
         }
+        let mut memory = String::new();
+        let topic = match publish.topic_alias() {
+            None => None,
+            // Thrown away or not, it has its place among those that define aliases.
+            Some(_) => match self.topic_of(io, conn, publish, &mut memory) {
+                Ok(topic) => Some(topic.as_str().into()),
+                Err(flow) => return flow,
+            },
+        };
+        let aside = Aside { id, packet: packet.into(), topic };
         let most = self.shared.options.limits.max_held_bytes;
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let held = link.held.get_or_insert_default();
@@ -148,11 +174,11 @@ impl<D: Disk> Shell<D> {
             self.counts.shed += 1;
             return Flow::Next;
         }
-        if publish.dup && held.packets.iter().any(|(held, _)| *held == id) {
+        if publish.dup && held.packets.iter().any(|held| held.id == id) {
             return Flow::Next;
         }
-        let fits = held.is_empty() || held.bytes + packet.len() <= most;
-        if !fits || self.holding.bytes + packet.len() > self.shared.held_bytes() {
+        let fits = held.is_empty() || held.bytes + aside.bytes() <= most;
+        if !fits || self.holding.bytes + aside.bytes() > self.shared.held_bytes() {
             if std::mem::replace(&mut held.stage, Stage::Stopped) == Stage::Reads {
                 io.set_timer(conn, HOLD, io.now() + self.shared.options.limits.max_hold);
             }
@@ -166,9 +192,9 @@ impl<D: Disk> Shell<D> {
             tracing::debug!(%peer, %client, "held: a queue, an output or the disk is full");
             self.holding.conns.push_back(conn);
         }
-        held.packets.push_back((id, packet.into()));
-        held.bytes += packet.len();
-        self.holding.bytes += packet.len();
+        held.bytes += aside.bytes();
+        self.holding.bytes += aside.bytes();
+        held.packets.push_back(aside);
         Flow::Next
     }
 
@@ -208,23 +234,23 @@ impl<D: Disk> Shell<D> {
     fn go_on_held_of(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> bool {
         loop {
             let Some(link) = self.links.up_mut(conn) else { return false };
-            let Some((id, packet)) = link.held.as_mut().and_then(|held| held.packets.pop_front())
-            else {
+            let Some(aside) = link.held.as_mut().and_then(|held| held.packets.pop_front()) else {
                 break;
             };
-            let publish = link.decoder.decode(&packet);
+            let publish = link.decoder.decode(&aside.packet);
             assert!(matches!(publish, Ok(Some((Packet::Publish(_), _)))), "it was decoded before");
             let Ok(Some((Packet::Publish(publish), _))) = publish else { continue };
-            let flow = self.publish(io, conn, &publish);
+            let named = aside.topic.as_deref().and_then(|topic| TopicName::new(topic).ok());
+            let flow = self.publish_named(io, conn, &publish, named);
             let Some(link) = self.links.up_mut(conn) else { return false };
             let held = link.held.get_or_insert_default();
             if matches!(flow, Flow::Again | Flow::Hold) {
-                held.packets.push_front((id, packet));
+                held.packets.push_front(aside);
                 self.holding.wants_log |= flow == Flow::Again;
                 return true;
             }
-            held.bytes -= packet.len();
-            self.holding.free(packet.len());
+            held.bytes -= aside.bytes();
+            self.holding.free(aside.bytes());
         }
         // One that sheds ends all the same, for what it has lost must come again.
         if let Some(link) = self.links.up_mut(conn) {

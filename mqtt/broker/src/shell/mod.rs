@@ -29,6 +29,7 @@ mod links;
 mod live;
 mod log_turn;
 mod message;
+mod naming;
 mod notes;
 mod orphans;
 mod owed;

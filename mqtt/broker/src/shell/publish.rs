@@ -1,7 +1,5 @@
 //! PUBLISH from a client: the rules, the decision, the hand-over.
 
-use std::sync::Arc;
-
 use zzq_codec::{AckKind, Delivery, Publish};
 use zzq_engine::record::Publish as PublishRecord;
 use zzq_engine::{DecisionBuf, Publication, Record, Routed, SessionFlags, SessionNumber};
@@ -11,10 +9,8 @@ use zzq_types::{
 };
 use zzq_wal::disk::Disk;
 
-use super::alias::Aliases;
 use super::answers::Answer;
 use super::journal::How;
-use super::link::Link;
 use super::live::Made;
 use super::questions::Publishable;
 use super::why::Denied;
@@ -22,7 +18,6 @@ use super::{Flow, Io, Shell};
 use crate::hooks::{NoAnswer, Permit, Publishing};
 use crate::options::{Limits, LogPolicy, QueueFull};
 use crate::planted::{self, Bug};
-use crate::shared::Shared;
 
 /// A message as it is to be routed and recorded.
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +65,20 @@ impl<D: Disk> Shell<D> {
         conn: ConnId,
         publish: &Publish<'_>,
     ) -> Flow {
+        self.publish_named(io, conn, publish, None)
+    }
+
+    /// The same; `named` is its topic if that was looked up when it came.
+    pub(super) fn publish_named(
+        &mut self,
+        io: &mut Io<'_, D>,
+        conn: ConnId,
+        publish: &Publish<'_>,
+        named: Option<TopicName<'_>>,
+    ) -> Flow {
         let mut topic = std::mem::take(&mut self.topic);
         let mut properties = std::mem::take(&mut self.properties);
-        let flow = self.publish_as(io, conn, publish, &mut topic, &mut properties);
+        let flow = self.publish_as(io, conn, (publish, named), &mut topic, &mut properties);
         self.topic = topic;
         self.properties = properties;
         let is_done = !matches!(flow, Flow::Again | Flow::Hold);
@@ -90,36 +96,27 @@ impl<D: Disk> Shell<D> {
         flow
     }
 
-    /// [`Shell::publish`] with memory for a topic behind an alias, and for properties without it.
+    /// [`Shell::publish_named`] with memory for a topic behind an alias, and for properties without
+    /// it.
     fn publish_as(
         &mut self,
         io: &mut Io<'_, D>,
         conn: ConnId,
-        publish: &Publish<'_>,
+        (publish, named): (&Publish<'_>, Option<TopicName<'_>>),
         topic: &mut String,
         forwarded: &mut PropertiesBuf,
     ) -> Flow {
-        let shared = &self.shared;
+        let name = match named {
+            Some(name) => name,
+            None => match self.topic_of(io, conn, publish, topic) {
+                Ok(name) => name,
+                Err(flow) => return flow,
+            },
+        };
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let refusable = link.is_v5();
         let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };
         let client_hash = link.client_hash;
-        let name = match (publish.topic, publish.topic_alias()) {
-            (Some(name), None) => name,
-            (Some(name), Some(alias)) => match aliases(link, shared).define(alias.get(), name) {
-                Ok(()) => name,
-                Err(reason) => return self.refuse_alias(io, conn, reason),
-            },
-            (None, alias) => {
-                topic.clear();
-                match aliases(link, shared).resolve(alias.map_or(0, core::num::NonZero::get)) {
-                    Ok(text) => topic.push_str(text),
-                    Err(reason) => return self.refuse_alias(io, conn, reason),
-                }
-                let Ok(name) = TopicName::new(topic) else { return Flow::End };
-                name
-            }
-        };
         let properties = forward(publish.properties, forwarded);
         if let Delivery::ExactlyOnce(id) = publish.delivery
             && self.is_open(session, id)
@@ -239,20 +236,6 @@ impl<D: Disk> Shell<D> {
             }
         };
         Some(self.turn_down(io, conn, publish.delivery, denied))
-    }
-
-    /// Ends a connection for an alias that it may not use, or has not defined.
-    fn refuse_alias(&mut self, io: &mut Io<'_, D>, conn: ConnId, reason: ReasonCode) -> Flow {
-        if reason == ReasonCode::TopicAliasInvalid {
-            let most = self.shared.options.limits.topic_alias_maximum;
-            let why = format!("topic aliases are at most {most}: --max-topic-aliases");
-            return self.refuse(io, conn, reason, &why);
-        }
-        if reason == ReasonCode::QuotaExceeded {
-            self.dismiss(io, conn, reason, "no room for topic aliases: --max-aliases-total");
-            return Flow::End;
-        }
-        self.refuse(io, conn, reason, "a topic alias that it has not defined")
     }
 
     /// Counts a message that will be acknowledged; ends a connection that has too many.
@@ -570,13 +553,6 @@ fn forward<'a>(from: Properties<'a>, out: &'a mut PropertiesBuf) -> Properties<'
         }
     }
     out.as_properties()
-}
-
-/// The aliases that a client has defined.
-fn aliases<'a>(link: &'a mut Link, shared: &Shared) -> &'a mut Aliases {
-    let most = shared.options.limits.topic_alias_maximum;
-    let new = || Box::new(Aliases::new(most, Arc::clone(&shared.alias_room)));
-    link.aliases.get_or_insert_with(new)
 }
 
 #[cfg(test)]
