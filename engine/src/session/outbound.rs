@@ -22,11 +22,13 @@ use crate::number::QueueNumber;
 /// How many numbers may be sent whose record is not committed: less than a crash skips.
 pub const EARLY_MAX: u64 = JUMP - 1;
 
-const IDS: u64 = PacketId::COUNT as u64;
+/// How many packet identifiers there are.
+const COUNT: u64 = PacketId::COUNT as u64;
 
-/// The numbers of a session's queue on one connection.
+/// The numbers of a session's queue on one connection. Where there are fewer identifiers than MQTT
+/// has they come round sooner, and the rules are the same: for tests that try everything.
 #[derive(Clone, Debug)]
-pub struct Outbound {
+pub struct Outbound<const IDS: u64 = COUNT> {
     window: u16,
     /// Messages of the window that are not answered for good.
     used: u16,
@@ -174,6 +176,12 @@ impl Outbound {
     /// The same, when the connection is not as new any more: `first_open` is what was the first
     /// open number of the queue when it was, and nothing was sent since.
     pub const fn from(first_open: QueueNumber, window: u16) -> Self {
+        Self::begin(first_open, window)
+    }
+}
+
+impl<const IDS: u64> Outbound<IDS> {
+    const fn begin(first_open: QueueNumber, window: u16) -> Self {
         let first_open = first_open.get();
         Self {
             window,
@@ -204,7 +212,7 @@ impl Outbound {
     }
 
     /// What is still to be sent or passed over.
-    pub fn unsent<'a>(&self, queue: &'a Queue) -> impl Iterator<Item = Waiting> + use<'a> {
+    pub fn unsent<'a>(&self, queue: &'a Queue) -> impl Iterator<Item = Waiting> + use<'a, IDS> {
         queue.iter_from(QueueNumber::new(self.cursor + 1))
     }
 
@@ -237,7 +245,7 @@ impl Outbound {
             return Outgoing::Nothing;
         };
         let number = waiting.number;
-        let id = PacketId::of_queue_number(number.get());
+        let id = id_of::<IDS>(number.get());
         if waiting.taken {
             return Outgoing::Release { number, id };
         }
@@ -274,7 +282,7 @@ impl Outbound {
             return None;
         }
         let lowest = queue.first_open().get().min(oldest);
-        let mut others = rounds(before, lowest);
+        let mut others = rounds::<IDS>(before, lowest);
         if others.any(|other| {
             self.under_way(other).is_some() || queue.get(QueueNumber::new(other)).is_some()
         }) {
@@ -445,10 +453,12 @@ impl Outbound {
     //= MQTT311-4.3.3-1
     pub fn comes_again(&self, queue: &Queue, id: PacketId) -> bool {
         let newest = queue.dup_through().get();
-        let Some(newest_id) = QueueNumber::new(newest).packet_id() else { return false };
-        let back = u64::from(newest_id.get()) + IDS - u64::from(id.get());
+        if newest == 0 {
+            return false;
+        }
+        let back = u64::from(id_of::<IDS>(newest).get()) + IDS - u64::from(id.get());
         let Some(number) = newest.checked_sub(back % IDS) else { return false };
-        rounds(number, self.cursor + 1).any(|number| {
+        rounds::<IDS>(number, self.cursor + 1).any(|number| {
             let waiting = queue.get(QueueNumber::new(number));
             waiting.is_some_and(|waiting| waiting.qos == QoS::ExactlyOnce)
         })
@@ -466,9 +476,9 @@ impl Outbound {
     /// Where the message with this identifier is: at most one number under way has it.
     fn find(&self, id: PacketId) -> Option<usize> {
         let (oldest, newest) = (self.flight.front()?.number, self.flight.back()?.number);
-        let newest_id = u64::from(PacketId::of_queue_number(newest).get());
+        let newest_id = u64::from(id_of::<IDS>(newest).get());
         let back = (newest_id + IDS - u64::from(id.get())) % IDS;
-        rounds(newest.checked_sub(back)?, oldest).find_map(|number| self.under_way(number))
+        rounds::<IDS>(newest.checked_sub(back)?, oldest).find_map(|number| self.under_way(number))
     }
 
     /// Where this number is, if it is not answered for good.
@@ -494,8 +504,13 @@ impl Outbound {
     }
 }
 
+/// The identifier of this number.
+const fn id_of<const IDS: u64>(number: u64) -> PacketId {
+    PacketId::of_queue_number(1 + (number - 1) % IDS)
+}
+
 /// The numbers down to `lowest` that have the identifier of `number`, itself first.
-fn rounds(number: u64, lowest: u64) -> impl Iterator<Item = u64> {
+fn rounds<const IDS: u64>(number: u64, lowest: u64) -> impl Iterator<Item = u64> {
     (0..)
         .map_while(move |round| number.checked_sub(round * IDS))
         .take_while(move |number| *number >= lowest.max(1))

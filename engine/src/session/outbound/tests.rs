@@ -6,6 +6,7 @@ use crate::session::queue::Incoming;
 
 mod lives;
 mod runs;
+mod wrap;
 
 const Q1: QoS = QoS::AtLeastOnce;
 const Q2: QoS = QoS::ExactlyOnce;

@@ -44,7 +44,7 @@ proptest! {
     #[test]
     fn runs_and_single_messages_leave_the_same_behind(
         window in 0..20_u16,
-        from in prop_oneof![Just(0), Just(IDS - 20), Just(2 * IDS - 9)],
+        from in prop_oneof![Just(0), Just(COUNT - 20), Just(2 * COUNT - 9)],
         left in 0..3_usize,
         runs in prop::collection::vec((1..9_usize, any::<bool>(), 0..12_usize), 1..20),
     ) {
