@@ -10,7 +10,8 @@ use common::*;
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::{Fault, Op, SimDisk};
 use zzq_wal::{
-    Commits, Handed, Log, Lsn, Options, Producer, Reserve, Space, Stall, Status, segment_name,
+    Commits, Handed, Log, Lsn, Options, Producer, Reserve, Space, Stall, Status, TruncateError,
+    segment_name,
 };
 
 /// Of segments in these tests, which are all as long.
@@ -186,6 +187,7 @@ fn a_truncation_that_finds_no_space_waits_for_some() {
         log.helper_step(0);
     }
     assert_eq!((log.status(), log.is_truncating()), (Status::NoSpace, true));
+    assert!(matches!(log.truncate(Lsn::new(1), 4), Err(TruncateError::UnderWay)));
     let waits = log.drive(1350, None).again_at;
     assert!(waits.is_some_and(|at| (1350..=1450).contains(&at)), "{waits:?}");
     // The power may go meanwhile: nothing is void yet.

@@ -170,7 +170,10 @@ impl<D: Disk> Log<D> {
     /// and the helper. Readers that are beyond `after` are told.
     ///
     /// A crash leaves the log either whole, or truncated. If the disk fails before the end the log
-    /// is read-only; if it is full ([`Status::NoSpace`]) the log goes on once there is space.
+    /// is read-only; if it is full ([`Status::NoSpace`]) the log goes on once there is space, and
+    /// until then takes no other truncation, of a newer term neither
+    /// ([`TruncateError::UnderWay`]). Its segment may take what is reserved for images
+    /// ([`Reserve`]).
     ///
     /// ```
     /// use zzq_wal::{Appender, AppendError, Commits, Log, Lsn, Options, sim_disk::SimDisk};

@@ -11,7 +11,9 @@ use crate::format::segment::GROUPS_AT;
 /// Free space of the disk that ordinary segments leave alone, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
-    /// For files that the log's owner writes, images of its state above all: no segment takes it.
+    /// For files that the log's owner writes, images of its state above all. No segment takes it
+    /// but one without which the log cannot go on at all: that of a start, of a move after a failed
+    /// write, and of a truncation, which are as short as they can be then.
     pub images: u64,
     /// For the log when it is to take nothing new any more: segments that somebody waits for.
     pub log: u64,
