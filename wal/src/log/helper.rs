@@ -169,8 +169,11 @@ impl<D: Disk> Helper<D> {
         last_good: LastGood,
         length: u64,
     ) -> Result<Arc<Segment<D::File>>, MakeError> {
-        // The segment with the last good group may have been trimmed.
-        let older = shared.table.find(last_good.segment);
+        // The segment with the last good group may have been trimmed. Before `meta` says so it is
+        // still one that must be there, and is what this one must name.
+        let is_it = |segment: &&Arc<Segment<_>>| segment.header.number == last_good.segment;
+        let parting = || self.parting.iter().find(is_it).cloned();
+        let older = shared.table.find(last_good.segment).or_else(parting);
         if let Some(older) = &older {
             older.set_broken();
         }
@@ -354,7 +357,7 @@ mod tests {
     use crate::format::index::Entry;
     use crate::log::options::tests::counted;
     use crate::log::{Log, Options, Producer, Staging, Stall, Wake};
-    use crate::sim_disk::{Fault, SimDisk};
+    use crate::sim_disk::{Fault, SimDisk, Survival};
 
     struct Nobody;
 
@@ -533,6 +536,40 @@ mod tests {
             let mut reader = log.reader(Lsn::new(4)).unwrap();
             let record = reader.next_record().unwrap().unwrap();
             assert!(record.body == vec![7; 40_000], "{asks_first}");
+        }
+    }
+
+    /// It has left the table, and must be there until `meta` says that it is gone: between the two
+    /// the making of a next segment may fail.
+    #[test]
+    fn a_break_behind_a_segment_that_is_about_to_go_names_it() {
+        let start = SimDisk::new();
+        let (log, mut lane) = of_segments(&start);
+        write_groups(&log, &mut lane, 1, 2);
+        let last = log.durable();
+        drop((log, lane));
+        let mut cuts = 0;
+        loop {
+            let disk = start.restart();
+            let (log, lane) = of_segments(&disk);
+            log.trim(last.next());
+            let shared = &log.shared;
+            let mut helper = shared.helper();
+            helper.part(shared);
+            assert!(!helper.parting.is_empty());
+            disk.cut_power(cuts + 1);
+            let made = helper.make_break(shared, log_end(shared), 256 * 1024);
+            drop(helper);
+            drop((log, lane));
+            if !disk.is_off() {
+                assert!(made.is_ok() && cuts > 5, "{cuts}");
+                break;
+            }
+            cuts += 1;
+            for survival in [Survival::Nothing, Survival::Everything] {
+                let (log, _) = of_segments(&disk.crash_with(survival));
+                assert_eq!(log.durable(), last, "cut off at {cuts}, {survival:?}");
+            }
         }
     }
 
