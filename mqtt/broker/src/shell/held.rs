@@ -46,8 +46,13 @@ struct Aside {
 
 impl Aside {
     fn bytes(&self) -> usize {
-        self.packet.len() + self.topic.as_ref().map_or(0, |topic| topic.len())
+        bytes_of(&self.packet, self.topic.as_deref())
     }
+}
+
+/// What a publish takes that is set aside.
+fn bytes_of(packet: &[u8], topic: Option<&str>) -> usize {
+    packet.len() + topic.map_or(0, str::len)
 }
 
 /// How far a connection is that waits.
@@ -162,11 +167,12 @@ impl<D: Disk> Shell<D> {
             None => None,
             // Thrown away or not, it has its place among those that define aliases.
             Some(_) => match self.topic_of(io, conn, publish, &mut memory) {
-                Ok(topic) => Some(topic.as_str().into()),
+                Ok(topic) => Some(topic.as_str()),
                 Err(flow) => return flow,
             },
         };
-        let aside = Aside { id, packet: packet.into(), topic };
+        // It is copied when it is known to be kept: where there is no room it is offered again.
+        let bytes = bytes_of(packet, topic);
         let most = self.shared.options.limits.max_held_bytes;
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let held = link.held.get_or_insert_default();
@@ -177,8 +183,8 @@ impl<D: Disk> Shell<D> {
         if publish.dup && held.packets.iter().any(|held| held.id == id) {
             return Flow::Next;
         }
-        let fits = held.is_empty() || held.bytes + aside.bytes() <= most;
-        if !fits || self.holding.bytes + aside.bytes() > self.shared.held_bytes() {
+        let fits = held.is_empty() || held.bytes + bytes <= most;
+        if !fits || self.holding.bytes + bytes > self.shared.held_bytes() {
             if std::mem::replace(&mut held.stage, Stage::Stopped) == Stage::Reads {
                 io.set_timer(conn, HOLD, io.now() + self.shared.options.limits.max_hold);
             }
@@ -192,9 +198,9 @@ impl<D: Disk> Shell<D> {
             tracing::debug!(%peer, %client, "held: a queue, an output or the disk is full");
             self.holding.conns.push_back(conn);
         }
-        held.bytes += aside.bytes();
-        self.holding.bytes += aside.bytes();
-        held.packets.push_back(aside);
+        held.bytes += bytes;
+        self.holding.bytes += bytes;
+        held.packets.push_back(Aside { id, packet: packet.into(), topic: topic.map(Into::into) });
         Flow::Next
     }
 
