@@ -11,6 +11,7 @@ mod inbox;
 mod input;
 mod memory;
 mod packets;
+mod subscriptions;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

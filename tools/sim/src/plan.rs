@@ -1,14 +1,19 @@
 //! What a seed is like: how many lanes and clients, which limits, which faults and how often. Drawn
 //! once at its beginning, so that seeds differ in kind and not only in order.
 
+mod clients;
+mod faults;
+
 use std::time::Duration;
 
 use zzq_broker::{
     BrokerOptions, DeliverPolicy, GroupStrategy, LogPolicy, Qos0Full, QueueFull, Retention,
 };
 use zzq_lanes::Limits as LaneLimits;
-use zzq_types::ProtocolVersion::{self, V5, V31, V311};
+use zzq_types::ProtocolVersion::{V31, V311};
 
+pub use self::clients::{ClientPlan, Keeps};
+pub use self::faults::Faults;
 use crate::chance::Chance;
 use crate::guard::GuardPlan;
 use crate::network::Weather;
@@ -49,98 +54,6 @@ pub struct Plan {
     pub write_ms: u64,
     /// Parts in a million by which the wall clock drifts.
     pub drift: i64,
-}
-
-/// How often what goes wrong.
-#[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "the kinds of faults by their names")]
-pub struct Faults {
-    pub kill: u64,
-    pub power_cut: u64,
-    pub power_cut_at_operation: u64,
-    pub stop: u64,
-    pub cut: u64,
-    pub write_fails: u64,
-    pub step_fails: u64,
-    pub disk_full: u64,
-    pub clock_step: u64,
-    pub lane_sleeps: u64,
-    /// The longest sleep in ms.
-    pub sleep_ms: u64,
-    /// Once in so many deliveries that may be ahead of the disk the power goes just behind one.
-    pub behind_delivery: u64,
-    /// Once in so many starts the power goes while the log is recovered.
-    pub in_recovery: u64,
-    /// An image of the state is made; that is no fault, but faults meet it.
-    pub image: u64,
-    /// Once in so many images the power goes while one is made.
-    pub in_image: u64,
-    /// The log is copied, and at the end the broker goes on with a copy; no fault either.
-    pub copy: u64,
-}
-
-/// What one client is like.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of one client")]
-pub struct ClientPlan {
-    /// What it speaks.
-    pub version: ProtocolVersion,
-    /// Its sessions outlive connections: always, or as chance wants.
-    pub keeps: Keeps,
-    /// QoS 1 and 2 messages it takes at once; MQTT 5 alone.
-    pub window: u16,
-    /// Topic aliases that it takes; MQTT 5 alone.
-    pub aliases: u16,
-    /// Messages it has under way at most.
-    pub under_way: usize,
-    /// In seconds.
-    pub keep_alive: u16,
-    /// Weights of what it does: publish, subscribe, unsubscribe, leave, drop, take over, answer
-    /// what it owes, stop reading, repeat a message on the same connection.
-    pub weights: [u64; 9],
-    /// How long it waits between two things at most, in ms.
-    pub pause_ms: u64,
-    /// Once in so many answers one is not given at once.
-    pub late_answer: u64,
-    /// All it does is to read what was published, from the beginning on.
-    pub reads_history: bool,
-    /// All it does is to subscribe to topics while others begin to publish there.
-    pub joins: bool,
-    /// What it subscribes to it takes at QoS 0.
-    pub listens: bool,
-    /// It publishes where others are joining.
-    pub welcomes: bool,
-    /// Once in so many messages where others are joining one is retained.
-    pub retains: u64,
-    /// For so long in ms clients join others in one topic, and then in the next.
-    pub joining_ms: u64,
-    /// Once in so many acts it says much at once to all who chat; 0: it does not.
-    pub chats: u64,
-    /// Now and then it publishes nothing for a while.
-    pub pauses: bool,
-    /// Once in so many messages at QoS 1 and 2 it refuses one; MQTT 5 alone.
-    pub refuses: u64,
-    /// Once in so many messages one is large.
-    pub large: u64,
-    /// Once in so many wills one is large; 0: none is.
-    pub large_wills: u64,
-    /// It tries what it may not.
-    pub trespasses: bool,
-    /// It authenticates by a method; MQTT 5 alone.
-    pub authenticates: bool,
-}
-
-/// Whether sessions outlive their connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeps {
-    /// All of them.
-    Always,
-    /// None.
-    Never,
-    /// It differs from CONNECT to CONNECT.
-    Changes,
-    /// All of them, by three seconds; and each connection has a will that waits for two.
-    Briefly,
 }
 
 impl Plan {
@@ -470,169 +383,6 @@ fn draw_overload(options: &mut BrokerOptions, seed: u64) {
         GroupStrategy::HashClient,
         GroupStrategy::HashTopic,
     ]);
-}
-
-impl Faults {
-    /// Those that there are without a disk.
-    const fn without_a_disk(self) -> Self {
-        Self {
-            power_cut_at_operation: 0,
-            write_fails: 0,
-            step_fails: 0,
-            disk_full: 0,
-            in_recovery: 0,
-            image: 0,
-            in_image: 0,
-            copy: 0,
-            behind_delivery: 0,
-            ..self
-        }
-    }
-
-    /// Never.
-    pub const NONE: Self = Self {
-        kill: 0,
-        power_cut: 0,
-        power_cut_at_operation: 0,
-        stop: 0,
-        cut: 0,
-        write_fails: 0,
-        step_fails: 0,
-        disk_full: 0,
-        clock_step: 0,
-        lane_sleeps: 0,
-        sleep_ms: 1,
-        behind_delivery: 0,
-        in_recovery: 0,
-        image: 0,
-        in_image: 0,
-        copy: 0,
-    };
-
-    /// Each kind is often there, rarely or not at all: what happens too often hides the rest.
-    fn new(chance: &mut Chance) -> Self {
-        let mut draw = |often: &[u64]| *chance.pick(often);
-        Self {
-            kill: draw(&[120, 300, 300]),
-            power_cut: draw(&[120, 300, 300]),
-            power_cut_at_operation: draw(&[0, 150, 400]),
-            stop: draw(&[0, 300, 600]),
-            cut: draw(&[15, 40, 100]),
-            write_fails: draw(&[0, 0, 100, 400]),
-            step_fails: draw(&[0, 0, 0, 300]),
-            disk_full: draw(&[0, 0, 300]),
-            clock_step: draw(&[0, 0, 0, 200]),
-            in_recovery: draw(&[0, 3, 6]),
-            ..Self::NONE
-        }
-    }
-}
-
-impl ClientPlan {
-    /// What the others begin from. It does nothing, for long, and is always there again.
-    pub(crate) const PLAIN: Self = Self {
-        version: V5,
-        keeps: Keeps::Always,
-        window: 1000,
-        aliases: 0,
-        under_way: 1,
-        keep_alive: 0,
-        weights: [0; 9],
-        pause_ms: 200,
-        late_answer: 0,
-        reads_history: false,
-        joins: false,
-        listens: false,
-        welcomes: false,
-        retains: 4,
-        joining_ms: 600,
-        chats: 0,
-        pauses: false,
-        refuses: 0,
-        large: 40,
-        large_wills: 0,
-        trespasses: false,
-        authenticates: false,
-    };
-
-    fn new(at: u64, chance: &mut Chance) -> Self {
-        let version = *chance.pick(&[V31, V311, V311, V5, V5, V5]);
-        let keeps = match chance.below(8) {
-            // Somebody is there to keep promises to.
-            _ if at == 0 => Keeps::Always,
-            0..5 => Keeps::Always,
-            5 => Keeps::Never,
-            // MQTT 3.1 does not tell whether a session is present.
-            _ if version == V31 => Keeps::Never,
-            _ => Keeps::Changes,
-        };
-        let mut weights = match chance.below(4) {
-            0 => [60, 3, 1, 2, 3, 2, 10, 1, 0],
-            1 => [10, 10, 4, 3, 5, 3, 20, 3, 0],
-            _ => [40, 6, 3, 2, 4, 3, 15, 1, 0],
-        };
-        if version == V31 {
-            // From MQTT 3.1.1 on nothing is sent again but on a new connection (MQTT311-4.4.0-1).
-            weights[8] = 30;
-        }
-        Self {
-            version,
-            keeps,
-            window: *chance.pick(&[1, 3, 20, 1000]),
-            under_way: usize::try_from(chance.within(1, 20)).unwrap_or(1),
-            keep_alive: *chance.pick(&[0, 2, 10, 60]),
-            weights,
-            pause_ms: *chance.pick(&[5, 40, 200]),
-            late_answer: *chance.pick(&[0, 3, 10]),
-            ..Self::PLAIN
-        }
-    }
-
-    /// A client that reads history.
-    fn of_reader(chance: &mut Chance) -> Self {
-        Self {
-            window: *chance.pick(&[1, 3, 20, 1000]),
-            weights: [0, 4, *chance.pick(&[0, 0, 1, 2]), 3, 3, 2, 40, 1, 0],
-            pause_ms: *chance.pick(&[5, 40, 200]),
-            late_answer: *chance.pick(&[0, 3, 10]),
-            reads_history: true,
-            ..Self::PLAIN
-        }
-    }
-
-    /// One that is soon where nothing is left of the past, and begins again.
-    const fn of_eager_reader() -> Self {
-        Self {
-            window: 1000,
-            weights: [0, 2, 1, 0, 0, 0, 60, 0, 0],
-            pause_ms: 40,
-            reads_history: true,
-            ..Self::PLAIN
-        }
-    }
-
-    /// One that takes all at QoS 0.
-    fn of_listener(chance: &mut Chance) -> Self {
-        Self {
-            version: *chance.pick(&[V311, V5]),
-            weights: [0, 1, 0, 0, 0, 0, 20, 0, 0],
-            pause_ms: 40,
-            listens: true,
-            ..Self::PLAIN
-        }
-    }
-
-    /// A client that joins others. It is there for long: what it is owed is owed to a session.
-    fn of_joiner(chance: &mut Chance) -> Self {
-        Self {
-            version: *chance.pick(&[V311, V5]),
-            weights: [0, 20, 0, 0, 0, 0, 20, 0, 0],
-            pause_ms: *chance.pick(&[40, 200]),
-            late_answer: *chance.pick(&[0, 10]),
-            joins: true,
-            ..Self::PLAIN
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,38 +1,19 @@
 //! What a client does when its time has come, and what it begins anew.
 
-use zzq_codec::{
-    Ack, Auth, Connect, Delivery, Disconnect, Packet, Publish, Subscribe, SubscriptionsBuf,
-    Unsubscribe, Will,
-};
+use zzq_codec::{Ack, Auth, Connect, Delivery, Disconnect, Packet, Publish, Will};
 use zzq_types::{
-    Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode, RetainHandling,
-    SubscribeOptions, TopicName,
+    PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode, SubscribeOptions, TopicName,
 };
 
 use super::memory::UnderWay;
 use super::packets::{packet_id, payload};
-use super::{Client, Desk, Line, Request};
-use crate::guard::{DENIED_FILTER, FORBIDDEN, HIDDEN, METHOD, WORD};
+use super::{Client, Desk, Line};
+use crate::guard::{FORBIDDEN, HIDDEN, METHOD, WORD};
 use crate::history::{Conn, Ending, Event, Hello, Message, MessageId};
 use crate::plan::{ClientPlan, Keeps};
 
 /// Topics are few, so that things collide.
 pub(crate) const TOPICS: [&str; 5] = ["a/1", "a/two", "b/1", "b/two", "city"];
-
-const FILTERS: [&str; 12] = [
-    "a/1",
-    "a/two",
-    "b/1",
-    "a/+",
-    "+/1",
-    "#",
-    "b/#",
-    "city",
-    "$share/g/a/1",
-    "$share/g/a/+",
-    "$share/h/#",
-    "$share/h/b/1",
-];
 
 /// Once in so many ms nobody publishes for so many, where there are pauses.
 const PAUSES_MS: u64 = 5000;
@@ -43,13 +24,6 @@ const PAUSE_MS: u64 = 1500;
 const CHAT: &str = "chat/#";
 const CHAT_TOPICS: [&str; 2] = ["chat/1", "chat/2"];
 const CHAT_MOST: usize = 60;
-
-/// SUBSCRIBEs and UNSUBSCRIBEs without an answer at most: they share identifiers with messages
-/// under way, and a lane that is held up answers none of them.
-const REQUESTS_MOST: usize = 30;
-
-/// What a reader of history asks for.
-pub(super) const HISTORY: &str = "$replay/all/#";
 
 /// What a client asks of its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,7 +313,7 @@ impl Client {
         Some((desk.history.add_message(message), delay))
     }
 
-    fn draw_qos(&mut self) -> QoS {
+    pub(super) fn draw_qos(&mut self) -> QoS {
         *self.chance.pick(&[
             QoS::AtMostOnce,
             QoS::AtLeastOnce,
@@ -485,129 +459,6 @@ impl Client {
         );
     }
 
-    fn subscribe_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
-        if self.requests.len() >= REQUESTS_MOST {
-            return;
-        }
-        if self.plan.reads_history {
-            return self.subscribe_to_history(desk, conn);
-        }
-        if self.plan.joins {
-            return self.join(desk, conn);
-        }
-        if self.plan.trespasses
-            && self.plan.version != ProtocolVersion::V31
-            && self.chance.once_in(8)
-        {
-            // MQTT 3.1 would be cut off for it.
-            desk.coverage.hit("op subscribe denied");
-            let options = SubscribeOptions::with_qos(self.draw_qos());
-            return self.subscribe(desk, conn, &[(DENIED_FILTER, options)]);
-        }
-        let v5 = self.plan.version.is_v5();
-        let mut wanted: Vec<(&str, SubscribeOptions)> = Vec::new();
-        for _ in 0..self.chance.within(1, 2) {
-            let filter = *self.chance.pick(&FILTERS);
-            let shared = filter.starts_with("$share/");
-            if wanted.iter().any(|(other, _)| *other == filter) {
-                continue;
-            }
-            if shared {
-                desk.coverage.hit("op subscribe shared");
-            }
-            let qos = if self.plan.listens { QoS::AtMostOnce } else { self.draw_qos() };
-            let mut options = SubscribeOptions::with_qos(qos);
-            if v5 {
-                options.no_local = !shared && self.chance.once_in(6);
-                options.retain_as_published = self.chance.once_in(4);
-                options.retain_handling = *self.chance.pick(&[
-                    RetainHandling::Always,
-                    RetainHandling::IfNew,
-                    RetainHandling::Never,
-                ]);
-            }
-            wanted.push((filter, options));
-        }
-        self.subscribe(desk, conn, &wanted);
-    }
-
-    /// To what is published to now, unless it has done so. No other subscription of it hides what
-    /// this one lacks.
-    fn join(&mut self, desk: &mut Desk<'_>, conn: Conn) {
-        let filter = joined(&self.plan, desk.now);
-        if self.memory.filters.contains(&filter) {
-            return;
-        }
-        desk.coverage.hit("op subscribe meanwhile");
-        let qos = *self.chance.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce]);
-        self.subscribe(desk, conn, &[(&filter, SubscribeOptions::with_qos(qos))]);
-    }
-
-    /// To all that was ever published: one that is there goes on.
-    fn subscribe_to_history(&mut self, desk: &mut Desk<'_>, conn: Conn) {
-        desk.coverage.hit("op subscribe replay");
-        let mut options = SubscribeOptions::with_qos(QoS::ExactlyOnce);
-        options.retain_handling = RetainHandling::IfNew;
-        self.subscribe(desk, conn, &[(HISTORY, options)]);
-    }
-
-    /// Subscribes in the last phase; false: it is not connected.
-    pub fn verify(&mut self, desk: &mut Desk<'_>, filter: &str) -> bool {
-        let Line::Up(conn, _) = self.line else { return false };
-        self.subscribe(desk, conn, &[(filter, SubscribeOptions::with_qos(QoS::ExactlyOnce))]);
-        true
-    }
-
-    fn subscribe(&mut self, desk: &mut Desk<'_>, conn: Conn, wanted: &[(&str, SubscribeOptions)]) {
-        desk.coverage.hit("op subscribe");
-        let id = self.free_id();
-        let mut list = SubscriptionsBuf::new();
-        for (filter, options) in wanted {
-            let pushed = list.push(filter, *options);
-            assert!(pushed.is_ok(), "{filter} is short");
-            self.memory.filters.insert((*filter).into());
-            let (filter, options) = ((*filter).into(), *options);
-            desk.note(Event::Subscribed { conn, request: id, filter, options });
-        }
-        let filters = wanted.iter().map(|(filter, _)| (*filter).to_owned()).collect();
-        self.requests.insert(id, Request::Subscribe(filters));
-        self.send(
-            desk,
-            &Packet::Subscribe(Subscribe {
-                packet_id: packet_id(id),
-                properties: Properties::EMPTY,
-                subscriptions: list.subscriptions(),
-            }),
-        );
-    }
-
-    fn unsubscribe_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
-        let known: Vec<String> = self.memory.filters.iter().cloned().collect();
-        // Whoever reads history knows whether it does: it waits for what it has asked before.
-        let asks_enough = self.requests.len() >= REQUESTS_MOST;
-        let reads = self.plan.reads_history && !self.requests.is_empty();
-        if known.is_empty() || asks_enough || reads {
-            return;
-        }
-        self.memory.reads_history = false;
-        desk.coverage.hit("op unsubscribe");
-        let filter = self.chance.pick(&known).clone();
-        let id = self.free_id();
-        let mut list = SubscriptionsBuf::new();
-        let pushed = list.push(&filter, SubscribeOptions::default());
-        assert!(pushed.is_ok(), "{filter} is short");
-        desk.note(Event::Unsubscribed { conn, request: id, filter: filter.clone() });
-        self.requests.insert(id, Request::Unsubscribe(filter));
-        self.send(
-            desk,
-            &Packet::Unsubscribe(Unsubscribe {
-                packet_id: packet_id(id),
-                properties: Properties::EMPTY,
-                filters: list.filters(),
-            }),
-        );
-    }
-
     /// DISCONNECT; it waits for the broker to close, so that it knows what it said was heard.
     fn leave(&mut self, desk: &mut Desk<'_>, conn: Conn) -> Act {
         let keeps_will = self.plan.version.is_v5() && self.chance.once_in(3);
@@ -626,7 +477,7 @@ impl Client {
 }
 
 /// Where clients join others at a time.
-fn joined(plan: &ClientPlan, now: u64) -> String {
+pub(super) fn joined(plan: &ClientPlan, now: u64) -> String {
     format!("new/{}", now / plan.joining_ms)
 }
 

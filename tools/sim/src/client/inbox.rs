@@ -3,9 +3,9 @@
 use zzq_codec::{Ack, AckKind, ConnAck, Decoder, Delivery, Limits, Packet, Publish, SubAck};
 use zzq_types::{PacketId, Property, PropertyId, ProtocolVersion, QoS, ReasonCode};
 
-use super::acts::HISTORY;
 use super::memory::UnderWay;
 use super::packets::{message_of, packet_id};
+use super::subscriptions::HISTORY;
 use super::{Client, Desk, Line, Owed, Request};
 use crate::history::{Conn, Event, MessageId, Received};
 

@@ -1,0 +1,176 @@
+//! What the clients of a seed are like: what they speak, keep and do.
+
+use zzq_types::ProtocolVersion::{self, V5, V31, V311};
+
+use crate::chance::Chance;
+
+/// What one client is like.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one client")]
+pub struct ClientPlan {
+    /// What it speaks.
+    pub version: ProtocolVersion,
+    /// Its sessions outlive connections: always, or as chance wants.
+    pub keeps: Keeps,
+    /// QoS 1 and 2 messages it takes at once; MQTT 5 alone.
+    pub window: u16,
+    /// Topic aliases that it takes; MQTT 5 alone.
+    pub aliases: u16,
+    /// Messages it has under way at most.
+    pub under_way: usize,
+    /// In seconds.
+    pub keep_alive: u16,
+    /// Weights of what it does: publish, subscribe, unsubscribe, leave, drop, take over, answer
+    /// what it owes, stop reading, repeat a message on the same connection.
+    pub weights: [u64; 9],
+    /// How long it waits between two things at most, in ms.
+    pub pause_ms: u64,
+    /// Once in so many answers one is not given at once.
+    pub late_answer: u64,
+    /// All it does is to read what was published, from the beginning on.
+    pub reads_history: bool,
+    /// All it does is to subscribe to topics while others begin to publish there.
+    pub joins: bool,
+    /// What it subscribes to it takes at QoS 0.
+    pub listens: bool,
+    /// It publishes where others are joining.
+    pub welcomes: bool,
+    /// Once in so many messages where others are joining one is retained.
+    pub retains: u64,
+    /// For so long in ms clients join others in one topic, and then in the next.
+    pub joining_ms: u64,
+    /// Once in so many acts it says much at once to all who chat; 0: it does not.
+    pub chats: u64,
+    /// Now and then it publishes nothing for a while.
+    pub pauses: bool,
+    /// Once in so many messages at QoS 1 and 2 it refuses one; MQTT 5 alone.
+    pub refuses: u64,
+    /// Once in so many messages one is large.
+    pub large: u64,
+    /// Once in so many wills one is large; 0: none is.
+    pub large_wills: u64,
+    /// It tries what it may not.
+    pub trespasses: bool,
+    /// It authenticates by a method; MQTT 5 alone.
+    pub authenticates: bool,
+}
+
+/// Whether sessions outlive their connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// All of them.
+    Always,
+    /// None.
+    Never,
+    /// It differs from CONNECT to CONNECT.
+    Changes,
+    /// All of them, by three seconds; and each connection has a will that waits for two.
+    Briefly,
+}
+
+impl ClientPlan {
+    /// What the others begin from. It does nothing, for long, and is always there again.
+    pub(crate) const PLAIN: Self = Self {
+        version: V5,
+        keeps: Keeps::Always,
+        window: 1000,
+        aliases: 0,
+        under_way: 1,
+        keep_alive: 0,
+        weights: [0; 9],
+        pause_ms: 200,
+        late_answer: 0,
+        reads_history: false,
+        joins: false,
+        listens: false,
+        welcomes: false,
+        retains: 4,
+        joining_ms: 600,
+        chats: 0,
+        pauses: false,
+        refuses: 0,
+        large: 40,
+        large_wills: 0,
+        trespasses: false,
+        authenticates: false,
+    };
+
+    pub(super) fn new(at: u64, chance: &mut Chance) -> Self {
+        let version = *chance.pick(&[V31, V311, V311, V5, V5, V5]);
+        let keeps = match chance.below(8) {
+            // Somebody is there to keep promises to.
+            _ if at == 0 => Keeps::Always,
+            0..5 => Keeps::Always,
+            5 => Keeps::Never,
+            // MQTT 3.1 does not tell whether a session is present.
+            _ if version == V31 => Keeps::Never,
+            _ => Keeps::Changes,
+        };
+        let mut weights = match chance.below(4) {
+            0 => [60, 3, 1, 2, 3, 2, 10, 1, 0],
+            1 => [10, 10, 4, 3, 5, 3, 20, 3, 0],
+            _ => [40, 6, 3, 2, 4, 3, 15, 1, 0],
+        };
+        if version == V31 {
+            // From MQTT 3.1.1 on nothing is sent again but on a new connection (MQTT311-4.4.0-1).
+            weights[8] = 30;
+        }
+        Self {
+            version,
+            keeps,
+            window: *chance.pick(&[1, 3, 20, 1000]),
+            under_way: usize::try_from(chance.within(1, 20)).unwrap_or(1),
+            keep_alive: *chance.pick(&[0, 2, 10, 60]),
+            weights,
+            pause_ms: *chance.pick(&[5, 40, 200]),
+            late_answer: *chance.pick(&[0, 3, 10]),
+            ..Self::PLAIN
+        }
+    }
+
+    /// A client that reads history.
+    pub(super) fn of_reader(chance: &mut Chance) -> Self {
+        Self {
+            window: *chance.pick(&[1, 3, 20, 1000]),
+            weights: [0, 4, *chance.pick(&[0, 0, 1, 2]), 3, 3, 2, 40, 1, 0],
+            pause_ms: *chance.pick(&[5, 40, 200]),
+            late_answer: *chance.pick(&[0, 3, 10]),
+            reads_history: true,
+            ..Self::PLAIN
+        }
+    }
+
+    /// One that is soon where nothing is left of the past, and begins again.
+    pub(super) const fn of_eager_reader() -> Self {
+        Self {
+            window: 1000,
+            weights: [0, 2, 1, 0, 0, 0, 60, 0, 0],
+            pause_ms: 40,
+            reads_history: true,
+            ..Self::PLAIN
+        }
+    }
+
+    /// One that takes all at QoS 0.
+    pub(super) fn of_listener(chance: &mut Chance) -> Self {
+        Self {
+            version: *chance.pick(&[V311, V5]),
+            weights: [0, 1, 0, 0, 0, 0, 20, 0, 0],
+            pause_ms: 40,
+            listens: true,
+            ..Self::PLAIN
+        }
+    }
+
+    /// A client that joins others. It is there for long: what it is owed is owed to a session.
+    pub(super) fn of_joiner(chance: &mut Chance) -> Self {
+        Self {
+            version: *chance.pick(&[V311, V5]),
+            weights: [0, 20, 0, 0, 0, 0, 20, 0, 0],
+            pause_ms: *chance.pick(&[40, 200]),
+            late_answer: *chance.pick(&[0, 10]),
+            joins: true,
+            ..Self::PLAIN
+        }
+    }
+}
