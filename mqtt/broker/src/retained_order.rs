@@ -48,6 +48,11 @@ impl RetainedOrder {
         Lsn::new(self.clock.0.fetch_add(1, Ordering::AcqRel))
     }
 
+    /// No number that the caller's lane has taken is higher, and none that it will take is lower.
+    pub(crate) fn last(&self) -> Lsn {
+        Lsn::new(self.clock.0.load(Ordering::Acquire) - 1)
+    }
+
     /// How many were sent to a lane by now.
     pub(crate) fn sent_to(&self, lane: LaneIndex) -> Marks {
         let sent = self.sent.iter().map(|row| row.0[lane.index()].load(Ordering::Relaxed));
@@ -84,6 +89,7 @@ mod tests {
         let order = RetainedOrder::new(2, Lsn::new(7));
         let taken = [order.take(A, B), order.take(B, B), order.take(B, A), order.take(A, A)];
         assert_eq!(taken, [7, 8, 9, 10].map(Lsn::new));
+        assert_eq!(order.last(), Lsn::new(10));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use zzq_lanes::{Class, Close, ConnId, LaneIndex};
 use zzq_types::{PacketId, ReasonCode};
 use zzq_wal::disk::Disk;
 
+use super::live::Made;
 use super::why::Denied;
 use super::{Io, Note, Shell};
 use crate::planted::{self, Bug};
@@ -29,8 +30,9 @@ pub(super) enum Answer {
     Close { conn: ConnId },
     /// One of the things a SUBACK or UNSUBACK waits for has come.
     Change { change: u32 },
-    /// Another lane's change was taken, and what this lane did before it is committed.
-    Report { to: LaneIndex, change: u32 },
+    /// Another lane's change was taken, and what this lane did before it is committed: it had made
+    /// so much.
+    Report { to: LaneIndex, change: u32, so_far: Made },
 }
 
 impl Answer {
@@ -151,8 +153,8 @@ impl<D: Disk> Shell<D> {
             Answer::Opened { conn } => self.opened(io, conn),
             Answer::Close { conn } => io.close(conn, Close::AfterFlush),
             Answer::Change { change } => self.record_committed(io, change),
-            Answer::Report { to, change } => {
-                self.send_note(io, to, Note::Report { change }, Class::Receipt);
+            Answer::Report { to, change, so_far } => {
+                self.send_note(io, to, Note::Report { change, so_far }, Class::Receipt);
             }
         }
     }

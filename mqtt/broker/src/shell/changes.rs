@@ -2,7 +2,8 @@
 //!
 //! A change is told to all other lanes; each takes it into its copy of the index and reports once
 //! everything that it had handed over before is committed. When all have reported and the change's
-//! own record is committed, no publish of any lane misses it: that is its fence.
+//! own record is committed, no publish of any lane misses it: that is its fence. With its report a
+//! lane says how far it was when it took the change.
 //!
 //! Assumes: a lane's messages to another arrive in order.
 
@@ -12,6 +13,7 @@ use zzq_lanes::{Class, ConnId};
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
+use super::live::{Heard, Made};
 use super::notes::Note;
 use super::packet_out::write_packet;
 use super::replay::Starts;
@@ -42,6 +44,7 @@ pub(super) enum Then {
 struct Change {
     /// Reports that have not come, the own commit among them.
     missing: u32,
+    heard: Heard,
     then: Then,
 }
 
@@ -70,7 +73,9 @@ impl<D: Disk> Shell<D> {
         then: Then,
     ) {
         let missing = u32::from(self.lanes);
-        let key = self.changes.open.insert(Change { missing, then });
+        let mut heard = Heard::by_none(self.lanes);
+        heard.by(self.made_so_far());
+        let key = self.changes.open.insert(Change { missing, heard, then });
         let change = u32::try_from(key).unwrap_or(u32::MAX);
         for lane in self.other_lanes() {
             self.send_note(io, lane, note(change), Class::Receipt);
@@ -90,8 +95,16 @@ impl<D: Disk> Shell<D> {
         self.change_committed(io, change);
     }
 
+    /// All that another lane did before it took a change is committed; it had made so much.
+    pub(super) fn reported(&mut self, io: &mut Io<'_, D>, change: u32, so_far: Made) {
+        if let Some(open) = self.changes.open.get_mut(change as usize) {
+            open.heard.by(so_far);
+        }
+        self.change_committed(io, change);
+    }
+
     /// One of the things that a change waits for has come.
-    pub(super) fn change_committed(&mut self, io: &mut Io<'_, D>, change: u32) {
+    fn change_committed(&mut self, io: &mut Io<'_, D>, change: u32) {
         let key = change as usize;
         let Some(open) = self.changes.open.get_mut(key) else { return };
         assert!(open.missing > 0, "each lane reports once");
@@ -99,12 +112,13 @@ impl<D: Disk> Shell<D> {
         if open.missing > 0 {
             return;
         }
-        match self.changes.open.remove(key).then {
+        let Change { heard, then, .. } = self.changes.open.remove(key);
+        match then {
             Then::Acknowledge { conn, session, packet, wishes, starts } => {
                 if let Some(link) = self.links.up_mut(conn) {
                     link.staged = None;
                 }
-                self.grant_wishes(io, conn, session, wishes, packet);
+                self.grant_wishes(io, conn, session, (wishes, heard), packet);
                 self.start_replays(io, conn, session, starts);
             }
             Then::Replay { conn, session, starts } => {

@@ -193,7 +193,7 @@ impl<D: Disk> Shell<D> {
                 // Each lane is a producer, in their order.
                 let made = Made { by: LaneIndex(record.producer), handed };
                 let lsn = Lsn::new(record.lsn.get());
-                self.apply_made(io, lsn, record.time_ms, &decoded, Some(made));
+                self.apply_made(io, lsn, record.time_ms, &decoded, made);
                 if own == Some(record.producer) {
                     self.applied = handed;
                     self.overlay.seen_applied(self.applied);
@@ -213,17 +213,18 @@ impl<D: Disk> Shell<D> {
         time_ms: u64,
         record: &Record<'_>,
     ) {
-        self.apply_made(io, lsn, time_ms, record, None);
+        let made = Made::unlogged(self.lane, lsn);
+        self.apply_made(io, lsn, time_ms, record, made);
     }
 
-    /// Applies a record, which a lane has made for the log.
-    fn apply_made(
+    /// Applies a record of the log, or one that no log has, by the lane that has made it.
+    pub(super) fn apply_made(
         &mut self,
         io: &mut Io<'_, D>,
         lsn: Lsn,
         time_ms: u64,
         record: &Record<'_>,
-        made: Option<Made>,
+        made: Made,
     ) {
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();
@@ -236,13 +237,13 @@ impl<D: Disk> Shell<D> {
             self.state.apply(lsn, time_ms, record, &mut gathered);
         }
         if let Record::Publish(publish) = record {
-            if let Some(made) = made.filter(|_| self.goes_directly(publish)) {
+            if !Journal::<D>::is_own(lsn) && self.goes_directly(publish) {
                 // To who is told places it comes by way of the log alone.
                 let directly = gathered.deliver0.extract_if(.., |to| !to.placed);
                 let sessions = directly.map(|to| to.session);
                 self.live.came_by_log(made, publish.topic.as_str(), lsn, sessions);
             }
-            self.deliver(io, lsn, time_ms, publish, &gathered);
+            self.deliver(io, (lsn, made), time_ms, publish, &gathered);
         } else {
             let is_late = matches!(record, Record::LateDecision(_));
             let adopted = gathered.orphaned.iter().filter(|_| is_late);
@@ -314,7 +315,7 @@ impl<D: Disk> Shell<D> {
     fn deliver(
         &mut self,
         io: &mut Io<'_, D>,
-        lsn: Lsn,
+        (lsn, made): (Lsn, Made),
         time_ms: u64,
         publish: &PublishRecord<'_>,
         gathered: &Gathered,
@@ -328,7 +329,7 @@ impl<D: Disk> Shell<D> {
             let place = Some(lsn).filter(|lsn| *placed && !Journal::<D>::is_own(*lsn));
             if publish.retain {
                 let topic = publish.topic.as_str();
-                self.live.saw_live(*session, topic, lsn);
+                self.live.saw_live(*session, topic, lsn, made);
             }
             if place.is_none() && (early || planted::is(Bug::EarlyAtQos0)) {
                 let own = publish.publisher == Some(*session);
@@ -348,7 +349,7 @@ impl<D: Disk> Shell<D> {
         for (session, number) in &gathered.queued {
             if publish.retain {
                 let topic = publish.topic.as_str();
-                self.live.saw_live(*session, topic, lsn);
+                self.live.saw_live(*session, topic, lsn, made);
             }
             let conn = self.up.get(session).copied();
             let sent = early

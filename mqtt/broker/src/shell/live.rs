@@ -4,6 +4,10 @@
 //! by way of the log. Either may be here first, so who has sent it live knows its place in the log
 //! only when both are.
 //!
+//! A session is watched, and not one of its subscriptions: it may be sent a message for others, by
+//! a lane that does not know of a new one yet. That one is owed it nevertheless, so what each lane
+//! made before it knew is no answer to it.
+//!
 //! Assumes: a lane's messages to another arrive in the order of its records. Does not know: what is
 //! retained, who is sent it.
 
@@ -12,12 +16,24 @@ use zzq_engine::{Handed, SessionNumber};
 use zzq_lanes::LaneIndex;
 use zzq_types::Lsn;
 
-/// A record by the lane that has handed it to the log, as so-manieth of its own.
+/// A record by the lane that has handed it to the log, as so-manieth of its own. Without a log the
+/// number of a message that is retained, which rises as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Made {
+pub(crate) struct Made {
     pub(super) by: LaneIndex,
     pub(super) handed: Handed,
 }
+
+impl Made {
+    /// Of a message that no log has.
+    pub(super) const fn unlogged(by: LaneIndex, lsn: Lsn) -> Self {
+        Self { by, handed: Handed::new(lsn.get()) }
+    }
+}
+
+/// How far each lane was when it heard of a change: all that it made later was decided with it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Heard(Vec<Handed>);
 
 /// See the file.
 #[derive(Debug)]
@@ -37,9 +53,25 @@ struct Come {
 #[derive(Debug, Default)]
 struct Watched {
     watchers: u32,
-    newest: FxHashMap<Box<str>, Lsn>,
+    newest: FxHashMap<Box<str>, (Lsn, Made)>,
     /// Sent, and their records not applied here: they are newer than all that was.
     ahead: Vec<(Made, Box<str>)>,
+}
+
+impl Heard {
+    /// Of so many lanes none has.
+    pub(super) fn by_none(lanes: u16) -> Self {
+        Self(vec![Handed::new(u64::MAX); usize::from(lanes)])
+    }
+
+    /// A lane has, and had made so much.
+    pub(super) fn by(&mut self, so_far: Made) {
+        self.0[so_far.by.index()] = so_far.handed;
+    }
+
+    fn is_before(&self, made: Made) -> bool {
+        self.0.get(made.by.index()).is_none_or(|so_far| made.handed > *so_far)
+    }
 }
 
 impl Live {
@@ -65,10 +97,12 @@ impl Live {
     }
 
     /// A retained message was routed to a session as it was published.
-    pub(super) fn saw_live(&mut self, session: SessionNumber, topic: &str, lsn: Lsn) {
+    pub(super) fn saw_live(&mut self, session: SessionNumber, topic: &str, lsn: Lsn, made: Made) {
         let Some(watched) = self.watched.get_mut(&session) else { return };
-        let newest = watched.newest.entry(topic.into()).or_insert(lsn);
-        *newest = lsn.max(*newest);
+        let newest = watched.newest.entry(topic.into()).or_insert((lsn, made));
+        if lsn > newest.0 {
+            *newest = (lsn, made);
+        }
     }
 
     /// A message that will be retained by a record comes directly, and goes to `sessions`.
@@ -107,17 +141,24 @@ impl Live {
             watched.ahead.retain(|(ahead, _)| *ahead != made);
             // If neither, it came before anybody watched.
             if will_come || watched.ahead.len() < before {
-                self.saw_live(session, topic, lsn);
+                self.saw_live(session, topic, lsn, made);
             }
         }
     }
 
-    /// Whether a retained message, that was applied here, reached a session already, or one behind
-    /// it on its topic.
-    pub(super) fn was_live(&self, session: SessionNumber, topic: &str, lsn: Lsn) -> bool {
+    /// Whether a retained message, that was applied here, has reached a session already for a
+    /// subscription that all lanes have `heard` of, or one behind it on its topic.
+    pub(super) fn was_live(
+        &self,
+        session: SessionNumber,
+        topic: &str,
+        lsn: Lsn,
+        heard: &Heard,
+    ) -> bool {
         let Some(watched) = self.watched.get(&session) else { return false };
-        watched.ahead.iter().any(|(_, ahead)| **ahead == *topic)
-            || watched.newest.get(topic).is_some_and(|known| *known >= lsn)
+        let is_newer = |(known, made): &(Lsn, Made)| *known >= lsn && heard.is_before(*made);
+        watched.ahead.iter().any(|(made, ahead)| **ahead == *topic && heard.is_before(*made))
+            || watched.newest.get(topic).is_some_and(is_newer)
     }
 }
 
@@ -131,8 +172,16 @@ mod tests {
         Made { by: LaneIndex(1), handed: Handed::new(handed) }
     }
 
+    /// Both lanes have heard of it before they made anything.
     fn was_live(live: &Live, lsn: u64) -> bool {
-        live.was_live(SESSION, "t", Lsn::new(lsn))
+        live.was_live(SESSION, "t", Lsn::new(lsn), &heard([0, 0]))
+    }
+
+    fn heard(so_far: [u64; 2]) -> Heard {
+        let mut heard = Heard::by_none(2);
+        let so_far = (0..).zip(so_far);
+        so_far.for_each(|(lane, n)| heard.by(Made { by: LaneIndex(lane), handed: Handed::new(n) }));
+        heard
     }
 
     fn watched() -> Live {
@@ -145,7 +194,7 @@ mod tests {
     fn a_message_that_comes_directly_is_newer_than_all_that_was_applied() {
         let mut live = watched();
         live.came_directly(made(3), "t", [SESSION].into_iter());
-        assert!(was_live(&live, 7) && !live.was_live(SESSION, "u", Lsn::new(7)));
+        assert!(was_live(&live, 7) && !live.was_live(SESSION, "u", Lsn::new(7), &heard([0, 0])));
         live.came_by_log(made(3), "t", Lsn::new(10), [SESSION].into_iter());
         assert!(was_live(&live, 10));
         assert!(!was_live(&live, 11), "that was not sent live");
@@ -170,10 +219,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_lane_made_before_it_heard_of_a_subscription_was_not_for_it() {
+        let mut live = watched();
+        live.came_directly(made(3), "t", [SESSION].into_iter());
+        let was_live =
+            |live: &Live, so_far| live.was_live(SESSION, "t", Lsn::new(10), &heard([9, so_far]));
+        assert!(was_live(&live, 2) && !was_live(&live, 3));
+        live.came_by_log(made(3), "t", Lsn::new(10), [SESSION].into_iter());
+        assert!(was_live(&live, 2) && !was_live(&live, 3));
+        live.saw_live(SESSION, "t", Lsn::new(12), made(5));
+        assert!(was_live(&live, 4) && !was_live(&live, 5));
+        live.saw_live(SESSION, "t", Lsn::new(11), made(4));
+        assert!(was_live(&live, 4), "the older one is not looked at");
+    }
+
+    #[test]
     fn nothing_is_kept_when_nobody_watches() {
         let mut live = watched();
         live.came_directly(made(3), "t", [SESSION].into_iter());
-        live.saw_live(SESSION, "t", Lsn::new(2));
+        live.saw_live(SESSION, "t", Lsn::new(2), made(1));
         live.unwatch(SESSION);
         assert!(live.watched.is_empty() && !was_live(&live, 1));
     }

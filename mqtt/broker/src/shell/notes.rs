@@ -49,8 +49,8 @@ pub(crate) enum Note {
     Ended { change: u32, session: SessionNumber },
     /// Report what was sent before.
     Sight { change: u32 },
-    /// What was handed over before a change is committed.
-    Report { change: u32 },
+    /// What was handed over before a change is committed; so much was.
+    Report { change: u32, so_far: Made },
     /// How a session stands.
     Flags { session: SessionNumber, flags: SessionFlags, since: u32 },
     /// How many messages a member of a group is owed.
@@ -95,20 +95,20 @@ impl<D: Disk> Shell<D> {
                         self.hold_members(io, filter, one.subscriber.flags);
                     }
                 }
-                self.answer(io, Answer::Report { to: from, change });
+                self.report(io, from, change);
             }
             Note::Unsubscribed { change, session, filters } => {
                 for text in filters {
                     standing::leave(&mut self.index, &text, session);
                 }
-                self.answer(io, Answer::Report { to: from, change });
+                self.report(io, from, change);
             }
             Note::Ended { change, session } => {
                 self.index.remove_session(session);
-                self.answer(io, Answer::Report { to: from, change });
+                self.report(io, from, change);
             }
-            Note::Sight { change } => self.answer(io, Answer::Report { to: from, change }),
-            Note::Report { change } => self.change_committed(io, change),
+            Note::Sight { change } => self.report(io, from, change),
+            Note::Report { change, so_far } => self.reported(io, change, so_far),
             Note::Flags { session, flags, since } => {
                 self.index.set_flags(session, flags, since);
             }
@@ -118,6 +118,11 @@ impl<D: Disk> Shell<D> {
             Note::Query(query) => self.queries.push((from, query)),
             Note::Found(found) => self.take_found(io, found),
         }
+    }
+
+    fn report(&mut self, io: &mut Io<'_, D>, to: LaneIndex, change: u32) {
+        let so_far = self.made_so_far();
+        self.answer(io, Answer::Report { to, change, so_far });
     }
 
     /// Sends a note, or keeps it until the ring has room.
@@ -318,7 +323,8 @@ impl<D: Disk> Shell<D> {
                     self.write_comes(from, content.topic);
                 }
                 let time_ms = self.published_ms(&record, content.expires_ms);
-                self.apply(io, lsn, time_ms, &Record::Publish(record));
+                let made = Made::unlogged(from, lsn);
+                self.apply_made(io, lsn, time_ms, &Record::Publish(record), made);
             }
         }
     }

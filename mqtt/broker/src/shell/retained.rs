@@ -16,6 +16,7 @@ use zzq_wal::disk::Disk;
 
 use super::changes::Then;
 use super::journal::{How, Journal};
+use super::live::Heard;
 use super::message::Message;
 use super::notes::Note;
 use super::packet_out::write_packet;
@@ -42,6 +43,7 @@ pub(super) struct Wish {
 pub(super) struct Granting {
     conn: ConnId,
     wish: Wish,
+    heard: Heard,
     /// The SUBACK of its subscription.
     sub_ack: u64,
     /// Its first messages were found, or there are none.
@@ -190,7 +192,7 @@ impl<D: Disk> Shell<D> {
         io: &mut Io<'_, D>,
         conn: ConnId,
         session: SessionNumber,
-        wishes: Vec<Wish>,
+        (wishes, heard): (Vec<Wish>, Heard),
         packet: Vec<u8>,
     ) {
         self.sub_acks.next += 1;
@@ -207,6 +209,7 @@ impl<D: Disk> Shell<D> {
             let granting = Granting {
                 conn,
                 wish,
+                heard: heard.clone(),
                 sub_ack,
                 is_known: false,
                 fence,
@@ -446,7 +449,7 @@ impl<D: Disk> Shell<D> {
                 self.later.pump(hit.lsn, session);
                 break;
             }
-            if self.live.was_live(session, &hit.topic, hit.lsn) {
+            if self.live.was_live(session, &hit.topic, hit.lsn, &granting.heard) {
                 sent += 1;
                 continue;
             }

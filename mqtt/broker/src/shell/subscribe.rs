@@ -19,6 +19,7 @@ use zzq_wal::disk::Disk;
 
 use super::changes::Then;
 use super::journal::How;
+use super::live::Heard;
 use super::notes::{Note, Taken};
 use super::packet_out::write_packet;
 use super::replay::{Starts, begin};
@@ -148,7 +149,8 @@ impl<D: Disk> Shell<D> {
         self.live.watch(session);
         if planted::is(Bug::RetainedBeforeFence) {
             self.live.watch(session);
-            self.grant_wishes(io, conn, session, std::mem::take(&mut wishes), Vec::new());
+            let wishes = (std::mem::take(&mut wishes), Heard::default());
+            self.grant_wishes(io, conn, session, wishes, Vec::new());
         }
         let starts = self.starts_of(session, &granted);
         let then = Then::Acknowledge { conn, session, packet, wishes, starts };

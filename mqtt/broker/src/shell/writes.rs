@@ -12,6 +12,7 @@ use zzq_types::{Lsn, TopicName};
 use zzq_wal::disk::Disk;
 
 use super::Shell;
+use super::live::Made;
 use crate::planted::{self, Bug};
 use crate::retained_order::Marks;
 
@@ -81,6 +82,14 @@ impl<D: Disk> Shell<D> {
     /// The number of a message that this lane retains and no log has.
     pub(super) fn number_of_write(&self, topic: TopicName<'_>) -> Lsn {
         self.shared.retained_order.take(self.lane, self.home(topic.as_str()))
+    }
+
+    /// How much this lane has made by now, for the log, or else to be retained.
+    pub(super) fn made_so_far(&self) -> Made {
+        if self.journal.is_log() {
+            return Made { by: self.lane, handed: self.journal.handed() };
+        }
+        Made::unlogged(self.lane, self.shared.retained_order.last())
     }
 
     /// Another lane's message, which no log has, has come here.

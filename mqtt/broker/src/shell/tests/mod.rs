@@ -1,5 +1,6 @@
 //! The shell over a simulated disk and connections in memory: no threads, sockets or clocks.
 
+mod asked;
 mod between;
 mod counts;
 mod crash;
