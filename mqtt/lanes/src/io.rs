@@ -184,17 +184,18 @@ impl<H: Handler> LaneIo<'_, H> {
 
     /// No input of `conn` is read or offered until [`LaneIo::resume`]; at most one read's worth is
     /// kept. Its end is not noticed meanwhile, but a reset is. The room that it may have is not
-    /// held against it for as long: see [`crate::Limits::input_patience`].
+    /// held against it for as long, unless it waits for clients already: see
+    /// [`crate::Limits::input_patience`] and [`LaneIo::pause_for_peers`].
     pub fn pause(&mut self, conn: ConnId) {
         if let Some(conn) = self.core.open_mut(conn) {
             conn.flags.set(Flags::PAUSED);
-            conn.flags.clear(Flags::PEERS);
         }
     }
 
     /// The same while it waits for what is up to clients: that its own reads its output, or that
     /// others make a place for what it sends. That may be never, or not before one of them is given
-    /// the room that this connection has: so the time for which it may have that runs on.
+    /// the room that this connection has: so the time for which it may have that runs on, whatever
+    /// else it is paused for meanwhile.
     pub fn pause_for_peers(&mut self, conn: ConnId) {
         if let Some(conn) = self.core.open_mut(conn) {
             conn.flags.set(Flags::PAUSED | Flags::PEERS);

@@ -312,6 +312,24 @@ fn who_is_paused_for_clients_loses_patience_all_the_same() {
 }
 
 #[test]
+fn who_is_paused_for_clients_and_for_something_else_waits_for_clients_still() {
+    let (mut world, peers) = kept();
+    world.with_io(0, |io, conn| {
+        io.pause_for_peers(conn);
+        io.pause(conn);
+    });
+    world.pass(PATIENCE.saturating_sub(Duration::from_millis(1)));
+    world.with_io(0, |io, conn| {
+        io.resume(conn);
+        io.pause_for_peers(conn);
+    });
+    assert_eq!(world.closed(), []);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.closed(), [world.conn(0)]);
+    assert!(peers[0].is_ended() && !world.waits(1));
+}
+
+#[test]
 fn patience_ends_with_each_that_stalls() {
     let mut world = World::new(1);
     let peers: Vec<MemPeer> = (0..4).map(|_| world.connect()).collect();
