@@ -59,3 +59,38 @@ fn what_waits_for_a_place_on_the_way_counts_and_arrives() {
         }
     }
 }
+
+/// What was under way to a lane that rests was bounded by the number of connections alone.
+#[test]
+fn what_is_under_way_is_bounded_by_its_memory_and_the_rest_counts() {
+    const SHARE: usize = 64 << 10;
+    const EACH: usize = 20 << 10;
+    const ALL: usize = 40;
+    let wakers = [LaneWaker::flag_only(), LaneWaker::flag_only()];
+    let limits = Limits { ring_bytes: SHARE, ..Limits::default() };
+    let parts = group(&wakers, limits).into_iter();
+    let mut lanes: Vec<_> =
+        parts.map(|parts| Lane::new(parts, Echo::default(), MemDriver::default())).collect();
+    let peers: Vec<_> = (0..ALL).map(|_| lanes[0].driver_mut().connect()).collect();
+    settle(&mut lanes[0]);
+    let whole = frame(&vec![7; EACH]);
+    let (begin, rest) = whole.split_at(EACH - 1);
+    for peer in &peers {
+        peer.send(&[&frame(&[ask::MOVE]), begin].concat());
+    }
+    settle(&mut lanes[0]);
+    // Every other one was accepted here.
+    let held = lanes[0].buffered().input_held;
+    assert!(held >= ALL / 2 * EACH - SHARE, "{held}");
+    for lane in [1, 0].repeat(ALL) {
+        settle(&mut lanes[lane]);
+    }
+    for peer in &peers {
+        peer.send(rest);
+    }
+    for lane in [0, 1] {
+        settle(&mut lanes[lane]);
+    }
+    assert!(peers.iter().all(|peer| peer.receive() == whole));
+    assert!(lanes.iter_mut().all(|lane| lane.buffered().input_held == 0));
+}

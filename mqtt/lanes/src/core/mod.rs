@@ -62,7 +62,8 @@ pub struct Limits {
     /// and 256.
     pub ring: (usize, usize),
     /// Memory of the messages that are under way to one lane, in bytes: each lane that sends to it
-    /// has an equal share, and one message at least always has room. Default 4 MiB.
+    /// has an equal share, and one message at least always has room. As much again is for the input
+    /// and output of connections that move to it. Default 4 MiB.
     pub ring_bytes: usize,
     /// Bytes of idle buffers kept for reuse. Default 2 MiB.
     pub pooled_bytes: usize,

@@ -76,8 +76,9 @@ pub fn group<H: Handler, D: Driver>(wakers: &[LaneWaker], limits: Limits) -> Vec
     let (slots, reserved) = limits.ring;
     let bytes = limits.ring_bytes / wakers.len().saturating_sub(1).max(1);
     let meshes = Mesh::group(wakers, RingCapacity { slots, reserved, bytes });
-    // Accepted sockets leave the reserved half to connections that move.
-    let capacity = RingCapacity { slots: 256, reserved: 128, bytes: 0 };
+    // Accepted sockets leave the reserved half to connections that move, whose input and output are
+    // bounded as messages are.
+    let capacity = RingCapacity { slots: 256, reserved: 128, bytes };
     let transfers = Mesh::group(wakers, capacity);
     let joined = wakers.iter().zip(meshes).zip(transfers).zip(0u16..);
     joined

@@ -95,7 +95,8 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             output: conn.output,
             carried,
         }));
-        // It counts here for as long as it waits for a place in the ring.
+        // It counts here for as long as it waits for a place in the ring, which bounds what it
+        // takes.
         let (input, output) = moved.held();
         self.core.hold_leaving(input);
         self.core.totals.output_held += output;
@@ -108,7 +109,8 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         for _ in 0..self.outbox.len() {
             let Some((to, moved)) = self.outbox.pop_front() else { return };
             let (input, output) = moved.held();
-            if let Err(moved) = self.transfers.push(to, moved, Class::Receipt, 0) {
+            let held = input + output;
+            if let Err(moved) = self.transfers.push(to, moved, Class::Receipt, held) {
                 self.outbox.push_back((to, moved));
             } else {
                 self.core.let_go_leaving(input);
