@@ -36,6 +36,12 @@ pub(crate) struct Taken {
     pub(super) replays: bool,
 }
 
+impl Taken {
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.filter.len()
+    }
+}
+
 /// From lane to lane.
 #[derive(Debug)]
 pub(crate) enum Note {
@@ -62,11 +68,15 @@ pub(crate) enum Note {
 }
 
 impl Note {
-    /// Memory that it holds until it is taken, which rings bound. What others than messages hold is
-    /// short, or there for its owner anyway.
+    /// Memory that it holds until it is taken, which rings bound. What others hold is short, or
+    /// paced by its receiver.
     fn held_bytes(&self) -> usize {
         match self {
             Self::Publish(direct) => direct.held_bytes(),
+            Self::Subscribed { taken, .. } => taken.iter().map(Taken::held_bytes).sum(),
+            Self::Unsubscribed { filters, .. } => {
+                filters.iter().map(|filter| size_of::<Box<str>>() + filter.len()).sum()
+            }
             _ => 0,
         }
     }
@@ -149,6 +159,11 @@ impl<D: Disk> Shell<D> {
         }
     }
 
+    /// Whether a note has found its ring full: who has more to tell other lanes waits.
+    pub(super) fn is_held_up(&self) -> bool {
+        !self.kept_notes.is_empty()
+    }
+
     /// Tries again what found its ring full.
     pub(super) fn retry_notes(&mut self, io: &mut Io<'_, D>) {
         for (to, note, class) in std::mem::take(&mut self.kept_notes) {
@@ -163,7 +178,7 @@ impl<D: Disk> Shell<D> {
         record: &PublishRecord<'_>,
         routed: &Routed,
     ) -> Handed {
-        if !self.kept_notes.is_empty() {
+        if self.is_held_up() {
             return Handed::Later;
         }
         let lanes = self.concerned(record, routed);

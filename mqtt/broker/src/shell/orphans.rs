@@ -192,7 +192,7 @@ impl<D: Disk> Shell<D> {
         picked: &Picked,
     ) -> bool {
         // Others wait for their rings: all that a session leaves would wait here.
-        if !self.kept_notes.is_empty() {
+        if self.is_held_up() {
             return false;
         }
         let Some(message) = self.store.get(lsn).cloned() else { return true };

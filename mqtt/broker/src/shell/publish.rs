@@ -454,7 +454,7 @@ impl<D: Disk> Shell<D> {
         if !logged {
             return self.spread(io, record, routed);
         }
-        if directly && !self.kept_notes.is_empty() {
+        if directly && self.is_held_up() {
             return Handed::Later;
         }
         let mut lanes = self.concerned(record, routed);

@@ -173,7 +173,7 @@ impl<D: Disk> Shell<D> {
 
     /// Whether all messages of a run may take the same way at once.
     fn nothing_stops(&self, decision: Decision<'_>, run: Run<'_>) -> bool {
-        if self.router.has_picked() || !self.kept_notes.is_empty() {
+        if self.router.has_picked() || self.is_held_up() {
             return false;
         }
         if run.qos() == QoS::AtMostOnce {

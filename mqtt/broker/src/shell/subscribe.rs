@@ -68,6 +68,9 @@ impl<D: Disk> Shell<D> {
         conn: ConnId,
         subscribe: &Subscribe<'_>,
     ) -> Flow {
+        if self.is_held_up() {
+            return self.park(io, conn);
+        }
         let from = replay_from(subscribe.properties);
         let permits = match self.may_subscribe(io, conn, subscribe, from) {
             Ok(permits) => permits,
@@ -544,6 +547,9 @@ impl<D: Disk> Shell<D> {
         conn: ConnId,
         unsubscribe: &Unsubscribe<'_>,
     ) -> Flow {
+        if self.is_held_up() {
+            return self.park(io, conn);
+        }
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };
         let (version, encoder) = (link.encoder.version, link.encoder);

@@ -128,3 +128,41 @@ fn what_an_ended_session_leaves_goes_on_within_the_share_too() {
     got.sort_unstable();
     assert!(got == texts);
 }
+
+/// Notes of subscriptions counted as nothing, and who subscribes had no reason to stop.
+#[test]
+fn subscriptions_for_a_lane_that_rests_take_no_more_than_their_share() {
+    for version in VERSIONS {
+        for lanes in [2, 3] {
+            let (mut world, names) = with_lanes(lanes, Setup::new(version));
+            let others = usize::from(lanes) - 1;
+            for name in &names[1..] {
+                world.guest(name);
+            }
+            let mut client = world.guest(&names[0]);
+            let filters: Vec<String> = texts(LENGTH);
+            for (id, filter) in (1..).zip(&filters) {
+                client.subscribe(id, filter, AtLeastOnce);
+            }
+            client.unsubscribe(200, &filters[0]);
+            turn(&mut world, &names[0]);
+            assert_eq!(world.shell(0).kept_notes.len(), others, "{version:?}, {lanes} lanes");
+            let known = |world: &World, lane: usize| world.shell(lane).index.subscriptions();
+            for (lane, name) in names.iter().enumerate().skip(1) {
+                turn(&mut world, name);
+                let count = known(&world, lane);
+                assert!(count > 0 && count * LENGTH <= SHARE, "{count} were under way");
+            }
+            world.settle();
+            let acks = (1..=MESSAGES).map(|id| format!("SUBACK {id}"));
+            let mut acks: Vec<String> = acks.chain(["UNSUBACK 200".to_owned()]).collect();
+            let mut got = client.got();
+            acks.sort_unstable();
+            got.sort_unstable();
+            assert_eq!(got, acks);
+            for lane in 0..usize::from(lanes) {
+                assert_eq!(known(&world, lane), MESSAGES - 1);
+            }
+        }
+    }
+}
