@@ -179,6 +179,12 @@ impl<D: Disk> Shell<D> {
         let known = self.state.session_of(client);
         let known = known
             .map(|session| (session.number(), session.is_volatile(), session.will().is_some()));
+        let ends_logged = known.is_some_and(|(_, volatile, will)| !volatile || will);
+        let is_new = known.is_none_or(|(_, volatile, _)| volatile);
+        let logged = self.is_logged(terms.expiry_s, connect.will.is_some());
+        if let Some((reason, why)) = self.unaffordable(logged, ends_logged, is_new) {
+            return self.refuse_connect(io, conn, connect, reason, why);
+        }
         if let Some((number, ..)) = known {
             if !self.take_over(io, number, conn) {
                 return self.park(io, conn);
@@ -192,7 +198,7 @@ impl<D: Disk> Shell<D> {
         let known = known.filter(|(number, ..)| self.state.session(*number).is_some());
         let resumed = known.filter(|(_, volatile, _)| !connect.clean_start && !volatile);
         if let Some((number, ..)) = resumed {
-            if self.unreadable_queues.remove(&number) {
+            if was_unreadable {
                 let reason = ReasonCode::UnspecifiedError;
                 let why = "its messages cannot be read";
                 return self.refuse_connect(io, conn, connect, reason, why);
@@ -206,18 +212,8 @@ impl<D: Disk> Shell<D> {
             Some((number, ..)) => number,
             None => self.take_number(),
         };
-        let logged = self.is_logged(terms.expiry_s, connect.will.is_some());
         let ends_logged = known.is_some_and(|(_, volatile, will)| !volatile || will);
         let record_logged = logged || (self.journal.is_log() && ends_logged);
-        if record_logged && self.journal.is_read_only() {
-            let reason = ReasonCode::ServerUnavailable;
-            return self.refuse_connect(io, conn, connect, reason, "the log is read-only");
-        }
-        let is_new = known.is_none_or(|(_, volatile, _)| volatile);
-        if logged && is_new && self.lacks_space_for_sessions() {
-            let why = "the disk of --data-dir is full, and its session could not be kept";
-            return self.refuse_connect(io, conn, connect, ReasonCode::QuotaExceeded, why);
-        }
         let mut will_properties = PropertiesBuf::new();
         let record = Record::Connect(ConnectRecord {
             session,
@@ -251,6 +247,23 @@ impl<D: Disk> Shell<D> {
             self.opened(io, conn);
         }
         Flow::Next
+    }
+
+    /// Why there is nothing to take a CONNECT with, whose session's records are `logged`, which
+    /// ends one whose are, or makes a new one. Asked before it takes anything over: whoever is
+    /// refused has cost nobody a connection.
+    fn unaffordable(
+        &self,
+        logged: bool,
+        ends_logged: bool,
+        is_new: bool,
+    ) -> Option<(ReasonCode, &'static str)> {
+        if (logged || self.journal.is_log() && ends_logged) && self.journal.is_read_only() {
+            return Some((ReasonCode::ServerUnavailable, "the log is read-only"));
+        }
+        let why = "the disk of --data-dir is full, and its session could not be kept";
+        let lacks_space = logged && is_new && self.lacks_space_for_sessions();
+        lacks_space.then_some((ReasonCode::QuotaExceeded, why))
     }
 
     /// Whether what happens to such a session while it is up is in the log.

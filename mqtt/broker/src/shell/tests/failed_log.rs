@@ -37,6 +37,17 @@ fn what_needs_no_log_is_served_when_it_has_failed() {
     }
 }
 
+#[test]
+fn who_cannot_be_let_in_when_it_has_failed_takes_no_connection_over() {
+    for version in VERSIONS {
+        let mut world = failed(version);
+        let mut one = world.guest("one");
+        let mut again = world.call(&Hello::member("one"));
+        assert_eq!(again.got(), ["CONNACK refused", "closed"]);
+        world.subscribe(&mut one, "live", AtMostOnce);
+    }
+}
+
 /// The lane once turned for ever: what it waited for was committed, and nothing goes out any more.
 #[test]
 fn a_receiver_that_takes_more_from_a_failed_log_costs_no_turns() {

@@ -163,6 +163,22 @@ fn sessions_that_cannot_be_kept_are_refused() {
 }
 
 #[test]
+fn one_that_is_refused_takes_no_connection_over() {
+    //= MQTT311-3.1.4-2
+    //= MQTT5-3.1.4-3
+    for version in VERSIONS {
+        let mut world = full(version);
+        let mut guest = world.guest("guest");
+        let mut again = world.call(&Hello::member("guest"));
+        assert_eq!(again.got(), ["CONNACK refused", "closed"], "{version:?}");
+        world.subscribe(&mut guest, "live", AtMostOnce);
+        let mut again = world.call(&Hello::guest("guest"));
+        assert_eq!(again.got(), ["CONNACK"], "{version:?}: nobody refuses this one");
+        assert_eq!(guest.got().last().unwrap(), "closed", "{version:?}");
+    }
+}
+
+#[test]
 fn a_retained_message_can_be_taken_away() {
     for version in VERSIONS {
         let mut world = Setup::new(version).start();
