@@ -163,6 +163,7 @@ impl<D: Disk> Shell<D> {
         connect: &Connect<'_>,
         client: &str,
     ) -> Flow {
+        let was_unreadable = self.queue_reads.has_failed(conn);
         if self.opening.contains_key(client) {
             return self.park(io, conn);
         }
@@ -203,7 +204,7 @@ impl<D: Disk> Shell<D> {
                 let why = "its messages cannot be read";
                 return self.refuse_connect(io, conn, connect, reason, why);
             }
-            if self.asks_for_queue(number) {
+            if self.waits_for_queue(number, conn) {
                 return self.park(io, conn);
             }
         }

@@ -192,6 +192,7 @@ impl<D: Disk> Shell<D> {
     pub(super) fn forget_session(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
         self.index.remove_session(session);
         self.full.forget(session);
+        self.queue_reads.forget(session);
         self.ended_everywhere(io, session);
     }
 }

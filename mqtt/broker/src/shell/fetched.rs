@@ -1,7 +1,9 @@
 //! Messages that were read back from the log, queues that were read from an image, and the
 //! connections that wait for them.
 
-use rustc_hash::FxHashSet;
+use std::collections::hash_map::Entry;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 use zzq_engine::SessionNumber;
 use zzq_engine::image::UntouchedReader;
 use zzq_lanes::ConnId;
@@ -12,6 +14,34 @@ use super::journal::Journal;
 use super::link::{Phase, Waits};
 use super::{Io, Shell};
 use crate::fetch::Fetched;
+use crate::seldom::Seldom;
+
+/// How long a queue that could not be read is left alone by what has time: no CONNECT.
+const RESTS_MS: u64 = 5000;
+
+/// Queues that are read from an image.
+#[derive(Debug, Default)]
+pub(super) struct QueueReads {
+    /// Those that are asked for, with the connections whose CONNECT waits for them.
+    open: FxHashMap<SessionNumber, Vec<ConnId>>,
+    /// Connections that have waited for one that could not be read, and were not told yet.
+    failed: FxHashSet<ConnId>,
+    /// Until when those rest that could not be read, in log time.
+    rests: FxHashMap<SessionNumber, u64>,
+    told: Seldom,
+}
+
+impl QueueReads {
+    /// Whether what a CONNECT waited for could not be read; it is told now, or is gone.
+    pub(super) fn has_failed(&mut self, conn: ConnId) -> bool {
+        self.failed.remove(&conn)
+    }
+
+    /// A session has ended.
+    pub(super) fn forget(&mut self, session: SessionNumber) {
+        self.rests.remove(&session);
+    }
+}
 
 impl<D: Disk> Shell<D> {
     /// Asks for messages that are not in memory.
@@ -69,14 +99,32 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Asks for what stayed in an image of a session's queue, if anything did: then nothing that
-    /// touches the queue is done before it has come. Connections that wait for it are parked.
+    /// touches the queue is done before it has come.
     pub(super) fn asks_for_queue(&mut self, session: SessionNumber) -> bool {
+        let rests = self.queue_reads.rests.get(&session).copied();
+        let rests = rests.is_some_and(|until_ms| until_ms > self.now_ms);
+        self.state.untouched(session).is_some() && (rests || self.reads_queue(session))
+    }
+
+    /// The same for a CONNECT, which is parked until then.
+    pub(super) fn waits_for_queue(&mut self, session: SessionNumber, conn: ConnId) -> bool {
+        if !self.reads_queue(session) {
+            return false;
+        }
+        let waits = self.queue_reads.open.entry(session).or_default();
+        if !waits.contains(&conn) {
+            waits.push(conn);
+        }
+        true
+    }
+
+    fn reads_queue(&mut self, session: SessionNumber) -> bool {
         let Some(front) = self.state.untouched(session) else { return false };
         assert!(self.fetch.is_some(), "only a log has images");
         if let Some(seat) = &self.fetch
-            && !self.unreadable_queues.contains(&session)
-            && self.touching.insert(session)
+            && let Entry::Vacant(open) = self.queue_reads.open.entry(session)
         {
+            open.insert(Vec::new());
             seat.request_queue(session, front);
         }
         true
@@ -88,14 +136,21 @@ impl<D: Disk> Shell<D> {
         session: SessionNumber,
         read: Result<UntouchedReader, String>,
     ) {
-        self.touching.remove(&session);
+        let waited = self.queue_reads.open.remove(&session).unwrap_or_default();
+        self.queue_reads.rests.remove(&session);
         let given = read.and_then(|read| {
             // Nothing is given to a session that has ended meanwhile.
             self.state.give_back(read).map_err(|error| error.to_string())
         });
         if let Err(error) = given {
-            tracing::error!(%session, error, "a queue cannot be read from its image");
-            self.unreadable_queues.insert(session);
+            if let Some(untold) = self.queue_reads.told.tell(self.now_ms) {
+                tracing::error!(%session, error, untold, "a queue cannot be read from its image");
+            }
+            let waits = waited.into_iter().filter(|conn| self.links.get(*conn).is_some());
+            self.queue_reads.failed.extend(waits);
+            if self.state.untouched(session).is_some() {
+                self.queue_reads.rests.insert(session, self.now_ms + RESTS_MS);
+            }
         }
         self.unpark(io);
         io.turn_again();

@@ -82,6 +82,7 @@ pub(crate) use self::wire::Content;
 use self::answers::Answer;
 use self::changes::Changes;
 use self::direct::Directs;
+use self::fetched::QueueReads;
 use self::follow::{Gathered, Later};
 use self::full::Full;
 use self::held::Holding;
@@ -180,10 +181,7 @@ pub(crate) struct Shell<D: Disk> {
     /// ones, and orphans that go on at QoS 0.
     wanted: FxHashSet<Lsn>,
     fetched: FxHashMap<Lsn, Message>,
-    /// Sessions whose queue is being read from an image, and those where that has failed and
-    /// nobody was told yet.
-    touching: FxHashSet<SessionNumber>,
-    unreadable_queues: FxHashSet<SessionNumber>,
+    queue_reads: QueueReads,
     /// Wishes for retained messages that are being granted.
     granting: BTreeMap<u64, Granting>,
     next_granting: u64,
@@ -298,8 +296,7 @@ impl<D: Disk> Shell<D> {
             told: Told::default(),
             wanted: FxHashSet::default(),
             fetched: FxHashMap::default(),
-            touching: FxHashSet::default(),
-            unreadable_queues: FxHashSet::default(),
+            queue_reads: QueueReads::default(),
             granting: BTreeMap::new(),
             next_granting: 0,
             sub_acks: SubAcks::default(),
@@ -475,6 +472,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.tick_once(io);
         self.lost(io, conn, None, &leave::cause(why));
         self.unclogged(io, conn);
+        self.queue_reads.has_failed(conn);
         self.links.remove(conn);
     }
 

@@ -125,3 +125,52 @@ fn a_queue_that_cannot_be_read_is_told_and_kept() {
     let mut away = world.call(&Hello::member("away"));
     assert_eq!(away.got(), &ALL[..4]);
 }
+
+#[test]
+fn one_that_could_not_be_read_while_nobody_waited_for_it_refuses_nobody() {
+    let mut world = Setup::new(VERSIONS[1]).start();
+    let mut away = world.member("away");
+    world.subscribe(&mut away, "t", ExactlyOnce);
+    away.disconnect();
+    let mut publisher = world.guest("publisher");
+    for (text, id) in [("a", 1), ("b", 2)] {
+        let line = Line { expiry_s: 2, ..Line::new("t", text, AtLeastOnce, id) };
+        world.publish(&mut publisher, line);
+    }
+    world.publish(&mut publisher, Line::new("t", "c", AtLeastOnce, 3));
+    world.image();
+    let mut world = world.kill();
+    assert_eq!(world.untouched("away"), 3);
+    world.disk.fail(Op::Read, 1, FAIL);
+    world.pass(2100);
+    assert_eq!(world.untouched("away"), 3, "they were due, and could not be read");
+    let mut away = world.call(&Hello::member("away"));
+    assert_eq!(away.got(), ["CONNACK present", "t=c q1 #3"]);
+}
+
+#[test]
+fn what_has_expired_in_one_that_could_not_be_read_goes_when_it_can() {
+    let mut world = with_a_queue_in_the_image(Setup::new(VERSIONS[1]));
+    let mut publisher = world.guest("publisher");
+    let line = Line { expiry_s: 2, ..Line::new("t", "d", AtLeastOnce, 1) };
+    world.publish(&mut publisher, line);
+    world.disk.fail(Op::Read, 1, FAIL);
+    world.pass(2100);
+    assert_eq!((world.untouched("away"), world.shell(0).state.queued()), (3, 4));
+    world.pass(20_000);
+    assert_eq!((world.untouched("away"), world.shell(0).state.queued()), (0, 3));
+}
+
+#[test]
+fn one_that_cannot_be_read_is_told_to_nobody_but_those_who_waited() {
+    let mut world = with_a_queue_in_the_image(Setup::new(VERSIONS[1]));
+    world.disk.fail(Op::Read, 1, FAIL);
+    let mut gone = world.open();
+    gone.connect(&Hello::member("away"));
+    // It is asked for, and not read yet.
+    (0..5).for_each(|_| world.turn_of("away"));
+    gone.reset();
+    world.settle();
+    let mut away = world.call(&Hello::member("away"));
+    assert_eq!(away.got(), &ALL[..4]);
+}
