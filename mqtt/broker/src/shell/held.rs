@@ -188,7 +188,7 @@ impl<D: Disk> Shell<D> {
             if std::mem::replace(&mut held.stage, Stage::Stopped) == Stage::Reads {
                 io.set_timer(conn, HOLD, io.now() + self.shared.options.limits.max_hold);
             }
-            let flow = self.park(io, conn);
+            let flow = self.park_for_peers(io, conn);
             // Others may wait for the room that it has, and it for what they send behind that.
             io.pause_for_peers(conn);
             return flow;

@@ -394,6 +394,11 @@ impl<D: Disk> Shell<D> {
             self.dismiss(io, conn, ReasonCode::UnspecifiedError, "the log is read-only");
             return Flow::End;
         }
+        self.park_for_peers(io, conn)
+    }
+
+    /// The same where it waits for other lanes or clients, whatever has become of the log.
+    fn park_for_peers(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> Flow {
         io.pause(conn);
         self.parked.push(conn);
         if let Some(link) = self.links.get_mut(conn) {

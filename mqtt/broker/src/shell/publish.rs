@@ -187,7 +187,8 @@ impl<D: Disk> Shell<D> {
             }
             Handed::Later => {
                 self.uncount_inbound(conn, delivery);
-                self.park(io, conn)
+                // For the log only where that has not failed: there it is refused.
+                self.park_for_peers(io, conn)
             }
             Handed::Hold => {
                 self.uncount_inbound(conn, delivery);

@@ -69,7 +69,7 @@ impl<D: Disk> Shell<D> {
         subscribe: &Subscribe<'_>,
     ) -> Flow {
         if self.is_held_up() {
-            return self.park(io, conn);
+            return self.park_for_peers(io, conn);
         }
         let from = replay_from(subscribe.properties);
         let permits = match self.may_subscribe(io, conn, subscribe, from) {
@@ -548,7 +548,7 @@ impl<D: Disk> Shell<D> {
         unsubscribe: &Unsubscribe<'_>,
     ) -> Flow {
         if self.is_held_up() {
-            return self.park(io, conn);
+            return self.park_for_peers(io, conn);
         }
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };
         let (Some(session), logged) = (link.session, link.logged) else { return Flow::End };

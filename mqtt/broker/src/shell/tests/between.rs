@@ -1,10 +1,11 @@
 //! What is under way between lanes is bounded by the memory that it takes, and none of it is lost.
 
 use zzq_types::ProtocolVersion::V5;
-use zzq_types::QoS::AtLeastOnce;
+use zzq_types::QoS::{AtLeastOnce, AtMostOnce};
 
 use super::harness::*;
 use super::runs::{ALL_QOS, names_on};
+use super::withheld::fail_all;
 
 /// What may be under way from one lane to another.
 const SHARE: usize = 256 << 10;
@@ -164,5 +165,47 @@ fn subscriptions_for_a_lane_that_rests_take_no_more_than_their_share() {
                 assert_eq!(known(&world, lane), MESSAGES - 1);
             }
         }
+    }
+}
+
+/// A client that needs nothing of a log that has failed waits for a ring, and was closed for the
+/// log.
+#[test]
+fn who_waits_for_another_lane_is_not_closed_for_a_log_that_has_failed() {
+    for version in VERSIONS {
+        let mut setup = Setup { lanes: 2, ..Setup::new(version) };
+        setup.limits.ring_bytes = SHARE;
+        let mut world = setup.start();
+        let names: Vec<String> = (0..2).map(|lane| names_on(&world, lane, 1).remove(0)).collect();
+        let mut receiver = world.guest(&names[1]);
+        world.subscribe(&mut receiver, "t", AtMostOnce);
+        let mut publisher = world.guest(&names[0]);
+        let name = names_on(&world, 0, 2).remove(1);
+        let mut subscriber = world.guest(&name);
+        let mut member = world.member("member");
+        world.subscribe(&mut member, "kept", AtLeastOnce);
+        world.disk.hold();
+        let mut other = world.guest("other");
+        other.publish(Line::new("kept", "x", AtLeastOnce, 1));
+        for _ in 0..2 {
+            world.settle();
+            fail_all(&mut world);
+        }
+        world.settle();
+        assert!(world.is_read_only());
+        let texts = texts(LENGTH);
+        for text in &texts {
+            publisher.publish(Line::new("t", text, AtMostOnce, 0));
+        }
+        for (id, filter) in (1..).zip(&texts) {
+            subscriber.subscribe(id, filter, AtLeastOnce);
+        }
+        turn(&mut world, &names[0]);
+        assert!(!world.shell(0).kept_notes.is_empty());
+        world.settle();
+        assert_eq!(taken(&mut receiver).len(), MESSAGES, "{version:?}");
+        let acks: Vec<String> = (1..=MESSAGES).map(|id| format!("SUBACK {id}")).collect();
+        assert_eq!(subscriber.got(), acks, "{version:?}");
+        assert_eq!(publisher.got(), [""; 0], "{version:?}: it is open");
     }
 }
