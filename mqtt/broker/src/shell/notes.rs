@@ -164,6 +164,14 @@ impl<D: Disk> Shell<D> {
         !self.kept_notes.is_empty()
     }
 
+    /// Whether one of subscriptions has: who changes more waits. Not for any other note, for who
+    /// makes those may go first each time there is room.
+    pub(super) fn holds_subscriptions_up(&self) -> bool {
+        let is_such =
+            |note: &Note| matches!(note, Note::Subscribed { .. } | Note::Unsubscribed { .. });
+        self.kept_notes.iter().any(|(_, note, _)| is_such(note))
+    }
+
     /// Tries again what found its ring full.
     pub(super) fn retry_notes(&mut self, io: &mut Io<'_, D>) {
         for (to, note, class) in std::mem::take(&mut self.kept_notes) {

@@ -68,7 +68,7 @@ impl<D: Disk> Shell<D> {
         conn: ConnId,
         subscribe: &Subscribe<'_>,
     ) -> Flow {
-        if self.is_held_up() {
+        if self.holds_subscriptions_up() {
             return self.park_for_peers(io, conn);
         }
         let from = replay_from(subscribe.properties);
@@ -547,7 +547,7 @@ impl<D: Disk> Shell<D> {
         conn: ConnId,
         unsubscribe: &Unsubscribe<'_>,
     ) -> Flow {
-        if self.is_held_up() {
+        if self.holds_subscriptions_up() {
             return self.park_for_peers(io, conn);
         }
         let Some(link) = self.links.up_mut(conn) else { return Flow::End };

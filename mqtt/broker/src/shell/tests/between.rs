@@ -168,6 +168,38 @@ fn subscriptions_for_a_lane_that_rests_take_no_more_than_their_share() {
     }
 }
 
+/// Who publishes goes first each time there is room, and fills it: a SUBSCRIBE waited until he had
+/// no more to say.
+#[test]
+fn who_subscribes_does_not_wait_for_all_that_another_publishes() {
+    for version in VERSIONS {
+        let (mut world, names) = with_lanes(2, Setup::new(version));
+        let mut receiver = world.guest(&names[1]);
+        world.subscribe(&mut receiver, "t", AtLeastOnce);
+        let mut publisher = world.guest(&names[0]);
+        let name = names_on(&world, 0, 2).remove(1);
+        let mut subscriber = world.guest(&name);
+        for (id, text) in (1..).zip(&texts(LENGTH)) {
+            publisher.publish(Line::new("t", text, AtLeastOnce, id));
+        }
+        turn(&mut world, &names[0]);
+        assert_eq!(world.shell(0).kept_notes.len(), 1);
+        subscriber.subscribe(1, "other", AtLeastOnce);
+        let (mut got, mut came) = (Vec::new(), Vec::new());
+        while got.is_empty() {
+            turn(&mut world, &names[0]);
+            turn(&mut world, &names[1]);
+            came.append(&mut taken(&mut receiver));
+            got = subscriber.got();
+            assert!(came.len() < MESSAGES, "{version:?}: it waited for all of them");
+        }
+        assert_eq!(got, ["SUBACK 1"], "{version:?}");
+        world.settle();
+        came.append(&mut taken(&mut receiver));
+        assert_eq!(came.len(), MESSAGES, "{version:?}");
+    }
+}
+
 /// A client that needs nothing of a log that has failed waits for a ring, and was closed for the
 /// log.
 #[test]
