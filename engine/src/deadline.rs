@@ -7,8 +7,7 @@ use zzq_types::Lsn;
 use crate::number::SessionNumber;
 use crate::session::Timers;
 
-/// Something that is due, for which a lane writes a record. For one moment wills come before the
-/// ends of their sessions.
+/// Something that is due, for which a lane writes a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Due {
     /// A will is to be published.
@@ -35,25 +34,37 @@ pub enum Due {
     },
 }
 
-/// All that will be due, by time.
+/// All that will be due, by time: wills, which may have to wait for others, and what is left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Deadlines(BTreeSet<(u64, Due)>);
+pub(crate) struct Deadlines {
+    wills: BTreeSet<(u64, Due)>,
+    others: BTreeSet<(u64, Due)>,
+}
 
 impl Deadlines {
-    pub(crate) fn next_ms(&self) -> Option<u64> {
-        self.0.first().map(|(at_ms, _)| *at_ms)
+    pub(crate) fn next_ms(&self, wills: bool) -> Option<u64> {
+        self.of(wills).first().map(|(at_ms, _)| *at_ms)
     }
 
-    pub(crate) fn due(&self, now_ms: u64) -> impl Iterator<Item = &Due> {
-        self.0.iter().take_while(move |(at_ms, _)| *at_ms <= now_ms).map(|(_, due)| due)
+    pub(crate) fn due(&self, wills: bool, now_ms: u64) -> impl Iterator<Item = &Due> {
+        let all = self.of(wills).iter();
+        all.take_while(move |(at_ms, _)| *at_ms <= now_ms).map(|(_, due)| due)
     }
 
     pub(crate) fn set(&mut self, at_ms: u64, due: Due) {
-        self.0.insert((at_ms, due));
+        self.of_mut(&due).insert((at_ms, due));
     }
 
     pub(crate) fn unset(&mut self, at_ms: u64, due: Due) {
-        self.0.remove(&(at_ms, due));
+        self.of_mut(&due).remove(&(at_ms, due));
+    }
+
+    const fn of(&self, wills: bool) -> &BTreeSet<(u64, Due)> {
+        if wills { &self.wills } else { &self.others }
+    }
+
+    const fn of_mut(&mut self, due: &Due) -> &mut BTreeSet<(u64, Due)> {
+        if matches!(due, Due::Will { .. }) { &mut self.wills } else { &mut self.others }
     }
 
     /// A session's timers changed.

@@ -174,13 +174,34 @@ impl State {
 
     /// When something is due next, in log time.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.deadlines.next_ms()
+        [self.next_will(), self.next_but_wills()].into_iter().flatten().min()
     }
 
-    /// What is due at `now_ms`, in a fixed order. It stays due until its record is applied: who
-    /// hands records over remembers what is under way.
+    /// When a will is.
+    pub fn next_will(&self) -> Option<u64> {
+        self.deadlines.next_ms(true)
+    }
+
+    /// When something else is.
+    pub fn next_but_wills(&self) -> Option<u64> {
+        self.deadlines.next_ms(false)
+    }
+
+    /// What is due at `now_ms`, in a fixed order: wills first, which are published before their
+    /// sessions end. It stays due until its record is applied: who hands records over remembers
+    /// what is under way.
     pub fn due(&self, now_ms: u64) -> impl Iterator<Item = &Due> {
-        self.deadlines.due(now_ms)
+        self.due_wills(now_ms).chain(self.due_but_wills(now_ms))
+    }
+
+    /// The wills of it.
+    pub fn due_wills(&self, now_ms: u64) -> impl Iterator<Item = &Due> {
+        self.deadlines.due(true, now_ms)
+    }
+
+    /// The rest of it.
+    pub fn due_but_wills(&self, now_ms: u64) -> impl Iterator<Item = &Due> {
+        self.deadlines.due(false, now_ms)
     }
 
     /// What an image holds of a session's queue and memory does not. Before the queue is touched it

@@ -22,12 +22,31 @@ const STEPS: usize = 256;
 /// What is due and finds no room, in the log or in a queue, is tried again after this time.
 const HELD_UP_MS: u64 = 50;
 
+/// What is due, by what it waits for: wills for queues of others.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Will,
+    Other,
+}
+
+/// How far a lane is with one kind of what is due, of which some found no room.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rest {
+    /// Until when it rests; 0: it does not.
+    until_ms: u64,
+    /// So many that found none were tried since it began with the first, and the next are looked
+    /// at: those behind them are not to wait for them.
+    passed_by: usize,
+}
+
 /// The message of a will, held until it is published or taken back.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldWill {
     qos: QoS,
     retain: bool,
     message: Message,
+    /// It found no room, which was counted.
+    refused: bool,
 }
 
 impl HeldWill {
@@ -46,7 +65,8 @@ impl HeldWill {
             time_ms: 0,
             place: None,
         };
-        Some(Self { qos: will.qos, retain: will.retain, message: Message::copy(content) })
+        let message = Message::copy(content);
+        Some(Self { qos: will.qos, retain: will.retain, message, refused: false })
     }
 }
 
@@ -62,33 +82,57 @@ impl<D: Disk> Shell<D> {
         let applied = self.applied;
         self.pending.retain(|_, handed| *handed > applied);
         self.given_on.retain(|_, handed| *handed > applied);
-        let due: Vec<Due> = self
-            .state
-            .due(self.now_ms)
-            .filter(|due| !self.pending.contains_key(due))
-            .take(STEPS)
-            .cloned()
-            .collect();
+        let goes_on = [Kind::Will, Kind::Other].map(|kind| self.see_to_kind(io, kind));
+        self.due_ms = if goes_on.contains(&true) {
+            self.now_ms
+        } else if self.pending.is_empty() {
+            self.next_due_ms()
+        } else {
+            // The turn that applies them looks again.
+            let rests = self.rests.each_ref().map(|rest| rest.until_ms);
+            rests.into_iter().filter(|until_ms| *until_ms > 0).min().unwrap_or(u64::MAX)
+        };
+    }
+
+    /// When something is due next, if nothing is handed over.
+    pub(super) fn next_due_ms(&self) -> u64 {
+        let [will, other] = self.rests.each_ref().map(|rest| rest.until_ms);
+        let nexts = [(self.state.next_will(), will), (self.state.next_but_wills(), other)];
+        let nexts = nexts.into_iter().filter_map(|(next, until)| Some(next?.max(until)));
+        nexts.min().unwrap_or(u64::MAX)
+    }
+
+    /// Hands over what is due of one kind, unless it rests. True: there may be more of it.
+    fn see_to_kind(&mut self, io: &mut Io<'_, D>, kind: Kind) -> bool {
+        let (now_ms, Rest { until_ms, passed_by }) = (self.now_ms, self.rests[kind as usize]);
+        if until_ms > now_ms {
+            return false;
+        }
+        let is_free = |due: &&Due| !self.pending.contains_key(due);
+        let due: Vec<Due> = match kind {
+            Kind::Will => {
+                let wills = self.state.due_wills(now_ms).filter(is_free);
+                wills.skip(passed_by).take(STEPS).cloned().collect()
+            }
+            Kind::Other => {
+                let others = self.state.due_but_wills(now_ms).filter(is_free);
+                others.skip(passed_by).take(STEPS).cloned().collect()
+            }
+        };
         let all = due.len() < STEPS;
-        let mut held_up = false;
+        let mut held_up = 0;
         for due in due {
             if self.has_older_will(&due) || !self.see_to(io, &due) {
-                held_up = true;
+                held_up += 1;
             } else if self.journal.is_log() {
                 self.pending.insert(due, self.journal.handed());
             }
         }
-        self.held_up_ms = if held_up { self.now_ms + HELD_UP_MS } else { 0 };
-        self.due_ms = if held_up {
-            self.held_up_ms
-        } else if !all {
-            self.now_ms
-        } else if self.pending.is_empty() {
-            self.state.next_deadline().unwrap_or(u64::MAX)
-        } else {
-            // The turn that applies them looks again.
-            u64::MAX
+        self.rests[kind as usize] = Rest {
+            until_ms: if held_up > 0 { now_ms + HELD_UP_MS } else { 0 },
+            passed_by: if all { 0 } else { passed_by + held_up },
         };
+        held_up == 0 && (!all || passed_by > 0)
     }
 
     /// The record that publishes a will names its session, not which will: apply takes the oldest.
@@ -171,7 +215,12 @@ impl<D: Disk> Shell<D> {
             Handed::Over { .. } => true,
             Handed::Later | Handed::Hold => false,
             Handed::Full | Handed::NoSpace | Handed::NoRetained | Handed::LogEnded => {
-                self.counts.refused_quota += 1;
+                // Once, however often it is tried.
+                if let Some(held) = self.wills.get_mut(&lsn)
+                    && !std::mem::replace(&mut held.refused, true)
+                {
+                    self.counts.refused_quota += 1;
+                }
                 false
             }
         }

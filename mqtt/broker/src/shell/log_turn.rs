@@ -45,8 +45,7 @@ impl<D: Disk> Shell<D> {
         while self.follow(io) {
             self.unpark(io);
             if self.pending.is_empty() {
-                let next = self.state.next_deadline().unwrap_or(u64::MAX);
-                self.due_ms = next.max(self.held_up_ms);
+                self.due_ms = self.next_due_ms();
             }
             // What was applied may have handed over more: wills, messages given on.
             self.hand_over_receipts(io);

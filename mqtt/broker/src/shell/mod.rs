@@ -230,8 +230,8 @@ pub(crate) struct Shell<D: Disk> {
     counts: Counts,
     /// When timers of the state were last looked at, and are to be next.
     due_ms: u64,
-    /// Until when what is due and found no room rests.
-    held_up_ms: u64,
+    /// What is due and found no room, of each kind.
+    rests: [due::Rest; 2],
     sys: Renewal,
     stopping: bool,
     log_turn: LogTurn,
@@ -332,7 +332,7 @@ impl<D: Disk> Shell<D> {
             random: seed.random,
             counts: Counts::default(),
             due_ms: 0,
-            held_up_ms: 0,
+            rests: [due::Rest::default(); 2],
             sys: Renewal::default(),
             stopping: false,
             log_turn: LogTurn::default(),

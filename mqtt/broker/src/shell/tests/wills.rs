@@ -1,8 +1,10 @@
 //! Wills that have to wait, and the full queues that they wait for.
 
+use zzq_types::ProtocolVersion::V5;
 use zzq_types::QoS::{AtLeastOnce, AtMostOnce};
 
 use super::harness::*;
+use crate::metrics;
 
 /// Found by the simulator: a queue was full for the older of two wills of one session. The record
 /// of the younger one took the older one away, which was never published, and the younger one came
@@ -56,5 +58,39 @@ fn a_queue_that_its_last_receipt_empties_is_not_full_any_more() {
                 world.pass(20);
             }
         }
+    }
+}
+
+/// As many as a lane sees to in a turn were looked at again in each, and nothing behind them ever.
+#[test]
+fn what_is_due_behind_wills_that_wait_does_not_wait_for_them() {
+    const WILLS: usize = 300;
+    for lanes in [1, 2] {
+        let mut setup = Setup { lanes, ..Setup::new(V5) };
+        setup.options.limits.max_queued_messages = 1;
+        let mut world = setup.start();
+        let mut away = world.member("away");
+        world.subscribe(&mut away, "full", AtLeastOnce);
+        away.disconnect();
+        world.settle();
+        let mut publisher = world.guest("publisher");
+        world.publish(&mut publisher, Line::new("full", "first", AtLeastOnce, 1));
+        for n in 0..WILLS * usize::from(lanes) {
+            let will = Some(("full", AtLeastOnce, false));
+            let client = world.call(&Hello { will, ..Hello::member(&format!("lost {n}")) });
+            client.reset();
+            world.settle();
+        }
+        let line = Line { expiry_s: 1, ..Line::new("r", "x", AtLeastOnce, 2).retained() };
+        world.publish(&mut publisher, line);
+        let mut witness = world.guest("witness");
+        world.subscribe(&mut witness, "w", AtMostOnce);
+        let will = Some(("w", AtMostOnce, false));
+        world.call(&Hello { will, ..Hello::member("last") }).reset();
+        world.pass(2000);
+        assert_eq!(witness.got(), ["w=gone"], "{lanes} lanes");
+        let counts = metrics::total(&world.shell(0).shared.metrics);
+        assert_eq!(counts.retained, 0, "{lanes} lanes");
+        assert_eq!(counts.refused_quota, (WILLS * usize::from(lanes)) as u64, "{lanes} lanes");
     }
 }
