@@ -94,3 +94,31 @@ fn what_is_under_way_is_bounded_by_its_memory_and_the_rest_counts() {
     assert!(peers.iter().all(|peer| peer.receive() == whole));
     assert!(lanes.iter_mut().all(|lane| lane.buffered().input_held == 0));
 }
+
+/// What has little with it took the room again and again that one which has more waited for.
+#[test]
+fn what_has_little_with_it_overtakes_nothing_that_waits() {
+    let wakers = [LaneWaker::flag_only(), LaneWaker::flag_only()];
+    let limits = Limits { ring_bytes: 32 << 10, ..Limits::default() };
+    let parts = group(&wakers, limits).into_iter();
+    let mut lanes: Vec<_> =
+        parts.map(|parts| Lane::new(parts, Echo::default(), MemDriver::default())).collect();
+    let peers: Vec<_> = (0..6).map(|_| lanes[0].driver_mut().connect()).collect();
+    for lane in [0, 1, 0] {
+        settle(&mut lanes[lane]);
+    }
+    // Every other one was accepted here.
+    let peers: Vec<_> = peers.iter().step_by(2).collect();
+    for (peer, length) in peers.iter().zip([5000, 50_000, 5000]) {
+        peer.send(&[frame(&[ask::MOVE]), frame(&vec![7; length])].concat());
+        settle(&mut lanes[0]);
+    }
+    let mut came = Vec::new();
+    for _ in &peers {
+        settle(&mut lanes[1]);
+        let echoed = peers.iter().enumerate().filter(|(_, peer)| !peer.receive().is_empty());
+        came.push(echoed.map(|(at, _)| at).collect::<Vec<_>>());
+        settle(&mut lanes[0]);
+    }
+    assert_eq!(came, [[0], [1], [2]]);
+}

@@ -104,14 +104,19 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.post_outbox();
     }
 
-    /// Sends moved connections on, oldest first. A full ring's consumer wakes this lane.
+    /// Sends moved connections on, for each lane oldest first: what has little with it would take
+    /// the room that one which has much waits for. A full ring's consumer wakes this lane.
     pub(super) fn post_outbox(&mut self) {
+        let mut full: Vec<LaneIndex> = Vec::new();
         for _ in 0..self.outbox.len() {
             let Some((to, moved)) = self.outbox.pop_front() else { return };
             let (input, output) = moved.held();
             let held = input + output;
-            if let Err(moved) = self.transfers.push(to, moved, Class::Receipt, held) {
+            if full.contains(&to) {
                 self.outbox.push_back((to, moved));
+            } else if let Err(moved) = self.transfers.push(to, moved, Class::Receipt, held) {
+                self.outbox.push_back((to, moved));
+                full.push(to);
             } else {
                 self.core.let_go_leaving(input);
                 self.core.totals.output_held -= output;
