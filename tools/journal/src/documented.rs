@@ -1,17 +1,20 @@
-//! The fields of lines in JSON as `doc/journal.md` lists them.
+//! The fields of lines in JSON as a page of the documentation lists them.
 //!
-//! Owns: reading that table, and the names that a line has. Only for tests.
+//! Owns: reading that table, and the names that a line has. Only for tests; those of the other
+//! tools take this file as it is.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-const DOCUMENT: &str = include_str!("../../../doc/journal.md");
+/// Of the tool beside this file.
+#[allow(dead_code, reason = "other tools have pages of their own")]
+pub(crate) const PAGE: &str = include_str!("../../../doc/journal.md");
 const HEADING: &str = "\n## Lines of `--json`\n";
 
-/// The fields of this line: names in backquotes, in the second column of its rows.
-pub(crate) fn documented(line: &str) -> BTreeSet<String> {
-    let (_, section) = DOCUMENT.split_once(HEADING).unwrap();
+/// The fields of this line in the page: names in backquotes, in the second column of its rows.
+pub(crate) fn documented(page: &str, line: &str) -> BTreeSet<String> {
+    let (_, section) = page.split_once(HEADING).unwrap();
     let section = section.split("\n## ").next().unwrap();
     let mut names = BTreeSet::new();
     for row in section.lines() {

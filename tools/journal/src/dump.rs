@@ -312,7 +312,7 @@ impl fmt::Display for RecordLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documented::{documented, printed};
+    use crate::documented::{PAGE, documented, printed};
 
     #[test]
     fn the_fields_of_a_record_are_those_in_the_documents() {
@@ -329,6 +329,6 @@ mod tests {
             bytes: 0,
             fields: Fields::new(),
         };
-        assert_eq!(documented("record"), printed(&serde_json::to_value(&line).unwrap()));
+        assert_eq!(documented(PAGE, "record"), printed(&serde_json::to_value(&line).unwrap()));
     }
 }

@@ -342,7 +342,7 @@ impl fmt::Display for Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documented::{documented, printed};
+    use crate::documented::{PAGE, documented, printed};
 
     #[test]
     fn the_fields_of_each_line_are_those_in_the_documents() {
@@ -361,7 +361,7 @@ mod tests {
         for line in lines {
             let value = serde_json::to_value(&line).unwrap();
             let name = value["type"].as_str().unwrap().to_owned();
-            assert_eq!(documented(&name), printed(&value), "{name}");
+            assert_eq!(documented(PAGE, &name), printed(&value), "{name}");
         }
     }
 }
