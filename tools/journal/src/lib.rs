@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod backup;
+mod bar;
 mod cold;
 mod describe;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod verify;
 mod walk;
 
 pub use backup::{BackupError, BackupOptions, Taken, Wish, backup, copy_log};
+pub use bar::Bar;
 pub use dump::{DumpOptions, PayloadForm, dump};
 pub use place::{Place, Trouble};
 pub use survey::Survey;
