@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Who says nothing for so long hangs.
@@ -197,8 +198,20 @@ impl Drop for Broker {
     }
 }
 
+/// The program that somebody has named, or the one beside this.
+pub fn named_or_beside(named: Option<&Path>) -> Result<PathBuf> {
+    named.map_or_else(beside, checked)
+}
+
+fn checked(program: &Path) -> Result<PathBuf> {
+    let told = || format!("--broker {}", program.display());
+    ensure!(program.metadata().with_context(told)?.is_file(), "{}: it is no file", told());
+    access(program, Access::EXEC_OK).with_context(|| format!("{}: it does not run", told()))?;
+    Ok(program.canonicalize()?)
+}
+
 /// Where `zzq_broker` lies beside this program.
-pub fn beside() -> Result<PathBuf> {
+fn beside() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().unwrap_or(Path::new("."));
     // Tests lie one folder below.

@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 pub use self::tally::{Round, Tally};
-pub use self::verdict::{Failure, Verdict};
+pub use self::verdict::{Cause, Failure, Verdict};
 use crate::blackout::{Blackout, Times};
 use crate::broker;
 use crate::injuries::Injury;
 use crate::place::mount_in;
 use crate::scene::Scene;
+use crate::sealed::Refused;
 use zzq_wal::sim_disk::Random;
 
 /// For how long, where, and with which broker.
@@ -57,7 +58,7 @@ impl Span {
     /// Checks it, and makes the directory.
     pub(crate) fn begin(&self) -> Result<Begun> {
         ensure!(self.minutes > 0.0 && self.minutes < 1e6, "--minutes is a time");
-        let program = self.broker.clone().map_or_else(broker::beside, Ok)?;
+        let program = broker::named_or_beside(self.broker.as_deref())?;
         let seed = self.seed.unwrap_or_else(any_seed);
         tell(&format!("seed {seed}, {} on {}", program.display(), self.data_dir.display()));
         make_empty(&self.data_dir)?;
@@ -128,7 +129,7 @@ pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
         told: began,
     };
     while Instant::now() < end && verdict.failure.is_none() {
-        verdict.failure = course.generation()?;
+        verdict.failure = course.generation(&mut verdict);
     }
     // A user's own disk is as slow as it is.
     let has_floors = course.place.is_some();
@@ -137,9 +138,15 @@ pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
     verdict.too_few = too_few.flatten();
     verdict.tally = course.tally;
     let report = report_path(&course.directory);
-    std::fs::write(&report, html::page(&verdict))
-        .with_context(|| format!("writing {}", report.display()))?;
-    tell(&format!("report: {}", report.display()));
+    match std::fs::write(&report, html::page(&verdict)) {
+        Ok(()) => tell(&format!("report: {}", report.display())),
+        // What was found is told all the same; a run without its report has failed.
+        Err(error) => {
+            let what = format!("the report {}: {error}", report.display());
+            tell(&what);
+            verdict.failure.get_or_insert_with(|| Failure::of_rig(what, &course.directory));
+        }
+    }
     Ok(verdict)
 }
 
@@ -179,34 +186,67 @@ struct Course {
 }
 
 impl Course {
-    /// One data directory, from its first start to its last.
-    fn generation(&mut self) -> Result<Option<Failure>> {
-        let turn = TURNS[usize::try_from(self.tally.generations)? % TURNS.len()];
+    /// One data directory, from its first start to its last, and what has ended the run there.
+    fn generation(&mut self, verdict: &mut Verdict) -> Option<Failure> {
+        let turn = TURNS[usize::try_from(self.tally.generations).unwrap_or_default() % TURNS.len()];
         self.tally.generations += 1;
         let home = self.directory.join(self.tally.generations.to_string());
+        let lived = self.turn(turn, &home, verdict);
+        lived.unwrap_or_else(|error| {
+            let round = self.tally.last_round();
+            Some(Failure { round, ..Failure::of_rig(format!("{error:#}"), &home) })
+        })
+    }
+
+    fn turn(&mut self, turn: Turn, home: &Path, verdict: &mut Verdict) -> Result<Option<Failure>> {
         if turn == Turn::PowerCuts
             && let Some(mut blackout) = self.blackout.take()
         {
-            let failure = self.cut_power(&mut blackout, &home);
-            self.blackout = Some(blackout);
-            return failure;
+            let failure = self.cut_power(&mut blackout, home);
+            // Refused in the middle of a run: by other users of loop devices, for instance.
+            match failure {
+                Err(error) if error.is::<Refused>() => {
+                    verdict.leave_out(&format!("power cuts from now on: {error:#}"));
+                    std::fs::remove_dir_all(home)?;
+                    return Ok(None);
+                }
+                failure => {
+                    self.blackout = Some(blackout);
+                    return failure;
+                }
+            }
         }
-        let mut scene = Scene::new(&self.program, &home, self.end + GRACE)?;
+        let mut scene = Scene::new(&self.program, home, self.end + GRACE)?;
         scene.draw_arguments(&mut self.random);
         let mut injuries = Injury::ANYWHERE;
         if turn == Turn::SeenThrough
-            && let Some(place) = &self.place
+            && let Some(place) = self.place.take()
         {
-            scene.see_through(&mount_in(place)).context("mounting a file system of ours")?;
-            injuries = Injury::SEEN_THROUGH;
+            match scene.see_through(&mount_in(&place)) {
+                Ok(()) => {
+                    injuries = Injury::SEEN_THROUGH;
+                    self.place = Some(place);
+                }
+                // The broker works on the directory itself, then and from then on.
+                Err(error) if error.is::<Refused>() => {
+                    verdict.leave_out(&format!("kills at steps, faults of the disk: {error:#}"));
+                }
+                Err(error) => return Err(error),
+            }
         }
         let lived = self.live(injuries, &mut scene);
         self.tally.close(scene.book().accounts());
         if let Some(broken) = scene.broken().first() {
-            return Ok(Some(self.failure(&scene, broken.to_string())));
+            let (cause, what) = if self.tally.recoveries.is_empty() {
+                // It has promised nothing yet.
+                (Cause::Rig, format!("on an empty directory {}", broken.what))
+            } else {
+                (Cause::Promise, broken.to_string())
+            };
+            return Ok(Some(self.failure(cause, &scene, what)));
         }
         if let Err(error) = lived {
-            return Ok(Some(self.failure(&scene, format!("the rig fails: {error:#}"))));
+            return Ok(Some(self.failure(Cause::Rig, &scene, format!("{error:#}"))));
         }
         scene.remove()?;
         Ok(None)
@@ -224,6 +264,7 @@ impl Course {
             return Ok(None);
         };
         Ok(Some(Failure {
+            cause: Cause::Promise,
             what: loss.what,
             round: self.tally.last_round(),
             arguments: loss.arguments.join(" "),
@@ -273,8 +314,9 @@ impl Course {
         injured
     }
 
-    fn failure(&self, scene: &Scene, what: String) -> Failure {
+    fn failure(&self, cause: Cause, scene: &Scene, what: String) -> Failure {
         Failure {
+            cause,
             what,
             round: self.tally.last_round(),
             arguments: scene.launch.arguments.join(" "),
@@ -288,10 +330,13 @@ impl Course {
 /// Makes the directory; one that is there is taken only if nothing is in it.
 fn make_empty(directory: &Path) -> Result<()> {
     let made = std::fs::create_dir_all(directory);
-    made.with_context(|| format!("making {}", directory.display()))?;
+    made.with_context(|| format!("--data-dir {} cannot be made", directory.display()))?;
     let is_empty = std::fs::read_dir(directory)?.next().is_none();
     ensure!(is_empty, "--data-dir {}: there is something in it", directory.display());
-    Ok(())
+    // Whoever may list it need not be able to write there.
+    tempfile::tempfile_in(directory)
+        .and_then(|file| file.sync_all())
+        .with_context(|| format!("--data-dir {} cannot be written", directory.display()))
 }
 
 fn slice(span: Duration) -> Duration {

@@ -18,6 +18,7 @@ use crate::broker::{Broker, Launch, Start};
 use crate::crew::{Crew, check_kept};
 use crate::faulty::{Control, Faulty};
 use crate::run::Tally;
+use crate::sealed::Refused;
 use zzq_wal::sim_disk::Random;
 
 /// See the file.
@@ -69,7 +70,9 @@ impl Scene {
     /// and kills.
     pub fn see_through(&mut self, mount: &Path) -> Result<()> {
         std::fs::create_dir(&self.data)?;
-        self.faulty = Some(Faulty::mount(&self.data, mount)?);
+        let mounted = Faulty::mount(&self.data, mount);
+        let mounted = mounted.context("mounting a FUSE file system").context(Refused)?;
+        self.faulty = Some(mounted);
         mount.clone_into(&mut self.launch.data);
         Ok(())
     }

@@ -15,6 +15,17 @@ use crate::command::run as run_to_end;
 /// The exit code of a run that this machine does not allow.
 pub const CANNOT: u8 = 77;
 
+/// What an error is about that stands for something this machine does not allow, and not for a
+/// fault of anybody's.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused;
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("the machine refuses it")
+    }
+}
+
 /// Programs that the rig calls.
 const PROGRAMS: [&str; 5] = ["unshare", "losetup", "mkfs.ext4", "mount", "umount"];
 

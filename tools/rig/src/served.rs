@@ -14,6 +14,7 @@ use crate::image::Image;
 use crate::loopdev::LoopDevice;
 use crate::recorder::{Event, Recorder};
 use crate::recovery::unmount_when_free;
+use crate::sealed::Refused;
 
 /// Length of the disk in bytes.
 pub const DISK_LEN: u64 = 64 << 20;
@@ -71,7 +72,7 @@ impl ServedDisk {
 
     /// A block device made of the disk.
     pub fn attach(&self) -> Result<LoopDevice> {
-        LoopDevice::attach(&self.disk)
+        LoopDevice::attach(&self.disk).context("attaching a loop device").context(Refused)
     }
 
     /// A disk with an empty ext4.

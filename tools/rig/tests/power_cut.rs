@@ -31,6 +31,8 @@ fn main() -> ExitCode {
         trial("a_cut_right_behind_every_flush_loses_nothing", behind_every_flush),
         trial("a_log_that_drops_its_syncs_is_found_out", dropped_syncs_show),
         trial("a_disk_that_forgets_what_it_flushed_is_found_out_under_a_broker", lying_disk),
+        trial("a_run_goes_on_without_what_the_machine_refuses", refused),
+        trial("a_directory_that_cannot_be_written_is_named", read_only),
         trial("a_killed_run_leaves_nothing_attached", killed_run),
         trial("what_a_killed_run_has_left_is_taken_away", leftovers),
     ];
@@ -107,6 +109,53 @@ fn lying_disk() -> Result<(), Failed> {
         Ok(())
     } else {
         Err(format!("{kept:?}").into())
+    }
+}
+
+/// A run in a namespace of mounts in which `prepare` was done, a line of shell.
+fn run_behind(prepare: &str, directory: &Path, flags: &[&str]) -> Result<Output, Failed> {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &format!("{prepare} && exec \"$@\""), "sh", RIG]);
+    command.arg("--data-dir").arg(directory).arg("--broker").arg(broker()).args(flags);
+    Ok(command.stdin(Stdio::null()).output()?)
+}
+
+/// A device that can be opened, and refuses all else.
+fn refused() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let directory = folder.path().join("d");
+    let prepare = "mount --bind /dev/null /dev/fuse";
+    let output = run_behind(prepare, &directory, &["--minutes=0.4", "--json"])?;
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let left_out = verdict["left_out"].as_array().into_iter().flatten();
+    let left_out: Vec<_> = left_out.filter_map(|one| one.as_str()).collect();
+    let is_named = match left_out[..] {
+        [cuts, steps] => {
+            cuts.starts_with("power cuts: ")
+                && steps.starts_with("kills at steps, faults of the disk: ")
+        }
+        _ => false,
+    };
+    if output.status.success() && verdict["clean"] == true && is_named {
+        Ok(())
+    } else {
+        Err(said(&output).into())
+    }
+}
+
+fn read_only() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let directory = folder.path().join("d");
+    std::fs::create_dir(&directory)?;
+    let name = directory.display();
+    let prepare = format!("mount --bind {name} {name} && mount -o remount,bind,ro {name}");
+    let output = run_behind(&prepare, &directory, &["--minutes=0.1"])?;
+    let said = said(&output);
+    let words = ["--data-dir ", "cannot be written", "Read-only file system"];
+    if output.status.code() == Some(1) && words.iter().all(|word| said.contains(word)) {
+        Ok(())
+    } else {
+        Err(said.into())
     }
 }
 

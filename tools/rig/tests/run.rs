@@ -75,6 +75,50 @@ fn a_directory_with_something_in_it_is_left_alone() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
+/// What the rig was given is wrong: it says what, and begins nothing.
+#[test]
+fn what_does_not_fit_is_named_before_a_run_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("file"), "no program").unwrap();
+    let missing = path("missing");
+    for (program, directory, words) in [
+        (missing.clone(), path("d"), "--broker ", "No such file"),
+        (path("file"), path("d"), "--broker ", "it does not run"),
+        (folder.path().to_owned(), path("d"), "--broker ", "it is no file"),
+        (broker(), path("file/d"), "--data-dir ", "cannot be made"),
+        (broker(), "/proc/zzq".into(), "--data-dir ", "cannot be made"),
+    ]
+    .map(|(program, directory, flag, words)| (program, directory, [flag, words]))
+    {
+        let output = rig(&directory, &program, &["--minutes=0.1", "--json"]);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
+        assert!(!directory.exists() && output.stdout.is_empty(), "{said}");
+    }
+}
+
+/// A run that had begun ends with a verdict and a report, whatever has ended it.
+#[test]
+fn a_rig_that_cannot_go_on_says_so_and_accuses_nobody() {
+    for (script, words) in [
+        ("echo I am no broker; exec sleep 60", "says \"I am no broker"),
+        ("echo there is no space >&2; exit 3", "there is no space"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let program = stand_in(&folder, script);
+        let output = rig(&folder.path().join("d"), &program, &["--minutes=2", "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&verdict["clean"], &verdict["verdict"]), (&false.into(), &"failed".into()));
+        let what = verdict["failure"]["what"].as_str().unwrap();
+        assert!(what.contains(words), "{what}");
+        let report = std::fs::read_to_string(folder.path().join("d.html")).unwrap();
+        assert!(report.contains("<h1 class=\"broken\">FAILED: seed"), "{report}");
+    }
+}
+
 /// A run that is killed, as a loss of power would end it, and what is said about it afterwards.
 #[test]
 fn a_run_that_was_cut_off_is_held_to_its_accounts() {

@@ -88,10 +88,10 @@ fn carry_out(what: What) -> Result<ExitCode> {
     match what {
         What::PowerCut { plan, probe, inside: Some(place) } => inside(&place, &plan, probe),
         What::PowerCut { .. } => match sealed::able() {
-            Ok(()) => outside(),
+            Ok(()) => outside(&Place::make()?),
             Err(reason) => Ok(skip(&reason)),
         },
-        What::AfterPowerLoss { directory, broker } => look_back(&directory, broker),
+        What::AfterPowerLoss { directory, broker } => look_back(&directory, broker.as_deref()),
         What::Soak(span) => soak(&span),
         What::Workload { directory, life } => live(&directory, &life),
         What::Recover { device, directory } => recover(&device, &directory),
@@ -104,8 +104,8 @@ fn judge(span: &run::Span, mut options: run::Options) -> Result<ExitCode> {
         sealed::end_with_outside()?;
         return conclude(span, &options);
     }
-    match sealed::able() {
-        Ok(()) => outside(),
+    match sealed::able().and_then(|()| Place::make()) {
+        Ok(place) => outside(&place),
         Err(reason) => {
             options.left_out = Some(format!("{reason:#}"));
             conclude(span, &options)
@@ -125,8 +125,7 @@ fn conclude(span: &run::Span, options: &run::Options) -> Result<ExitCode> {
 }
 
 /// This program again, with the same flags, sealed.
-fn outside() -> Result<ExitCode> {
-    let place = Place::make()?;
+fn outside(place: &Place) -> Result<ExitCode> {
     sealed::run(place.path(), std::env::args_os().skip(1).collect::<Vec<OsString>>().into_iter())
 }
 
@@ -154,8 +153,8 @@ fn inside(place: &Path, plan: &Plan, probe: bool) -> Result<ExitCode> {
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn look_back(directory: &Path, broker: Option<PathBuf>) -> Result<ExitCode> {
-    let program = broker.map_or_else(broker::beside, Ok)?;
+fn look_back(directory: &Path, broker: Option<&Path>) -> Result<ExitCode> {
+    let program = broker::named_or_beside(broker)?;
     let after::Found { acknowledged, data, broken } = after::check(directory, &program)?;
     let mut out = io::stdout();
     for broken in &broken {

@@ -13,6 +13,7 @@ use crate::broker::Launch;
 use crate::image::Image;
 use crate::run::Tally;
 use crate::scene::Scene;
+use crate::sealed::Refused;
 use crate::served::ServedDisk;
 
 /// A disk as a power cut may have left it, and what had been said until then.
@@ -89,6 +90,8 @@ fn examine(
     stand.insert(case.image.clone());
     let mounted = match stand.mount() {
         Ok(mounted) => mounted,
+        // It says nothing about the disk.
+        Err(error) if error.is::<Refused>() => return Err(error),
         Err(error) => {
             let what = format!("the file system does not mount: {error:#}");
             return Ok((Some(Broken { promise: "starts again", what }), Vec::new()));

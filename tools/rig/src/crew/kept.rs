@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zzq_codec::{Connect, Packet};
 use zzq_types::{ProtocolVersion, QoS, SubscribeOptions};
@@ -22,7 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Asks for everything retained, and takes down what should be another message. Nobody publishes
 /// meanwhile.
 pub fn check_kept(address: SocketAddr, book: &mut Book) -> Result<()> {
-    let found = ask(address, book)?;
+    let Some(found) = ask(address, book)? else {
+        let what = "the broker closes in front of who looks at retained messages";
+        book.accuse("heals", what.to_owned());
+        return Ok(());
+    };
     for (by, publisher) in PUBLISHERS.iter().enumerate() {
         for round in 0..publisher.kept.unwrap_or_default() {
             let topic = publisher.topic(by, round);
@@ -38,10 +42,10 @@ pub fn check_kept(address: SocketAddr, book: &mut Book) -> Result<()> {
 }
 
 /// The messages that come, by topic. It is over when all that must be there has come, and the
-/// broker has answered once more.
-fn ask(address: SocketAddr, book: &mut Book) -> Result<BTreeMap<String, u64>> {
+/// broker has answered once more. `None`: it closes before.
+fn ask(address: SocketAddr, book: &mut Book) -> Result<Option<BTreeMap<String, u64>>> {
     let version = ProtocolVersion::V5;
-    let mut line = Line::dial(address, version).context("who looks at retained messages")?;
+    let Ok(mut line) = Line::dial(address, version) else { return Ok(None) };
     line.send(&Packet::Connect(Connect::new(version, "rig-looks")))?;
     subscribe(KEPT_FILTER, SubscribeOptions::with_qos(QoS::AtMostOnce), &mut line)?;
     line.send(&Packet::PingReq)?;
@@ -49,7 +53,9 @@ fn ask(address: SocketAddr, book: &mut Book) -> Result<BTreeMap<String, u64>> {
     let mut is_answered = false;
     let patience = Instant::now() + PATIENCE;
     while Instant::now() < patience && !(is_answered && has_all(&found, book)) {
-        ensure!(line.flush(), "the broker closes in front of who looks at retained messages");
+        if !line.flush() {
+            return Ok(None);
+        }
         let wait = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         poll(&mut [PollFd::new(&line, PollFlags::IN)], Some(&wait))?;
         let stands = line.fill();
@@ -67,9 +73,11 @@ fn ask(address: SocketAddr, book: &mut Book) -> Result<BTreeMap<String, u64>> {
             }
             Ok(())
         })?;
-        ensure!(stands, "the broker closes in front of who looks at retained messages");
+        if !stands {
+            return Ok(None);
+        }
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
 fn has_all(found: &BTreeMap<String, u64>, book: &Book) -> bool {

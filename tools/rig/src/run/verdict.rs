@@ -3,7 +3,7 @@
 //! Owns: the table and the last line. Does not know: how it came.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Tally, tell};
@@ -23,10 +23,21 @@ pub struct Verdict {
     pub failure: Option<Failure>,
 }
 
-/// A promise that was broken.
+/// Who is to blame for a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The broker, or the disk: a promise was broken.
+    Promise,
+    /// The rig, or what it was given: it could not go on, and nothing is shown.
+    Rig,
+}
+
+/// What has ended a run before its time.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which, and by what.
+    /// Who is to blame.
+    pub cause: Cause,
+    /// Which promise, and by what; or what the rig could not do.
     pub what: String,
     /// Behind which injury.
     pub round: String,
@@ -38,6 +49,21 @@ pub struct Failure {
     pub data: PathBuf,
     /// The disk that it is on, if that is a file.
     pub disk: Option<PathBuf>,
+}
+
+impl Failure {
+    /// The rig could not do this, and there is no broker whose arguments say anything.
+    pub fn of_rig(what: String, kept: &Path) -> Self {
+        Self {
+            cause: Cause::Rig,
+            what,
+            round: "the end".to_owned(),
+            arguments: String::new(),
+            kept: kept.to_owned(),
+            data: kept.to_owned(),
+            disk: None,
+        }
+    }
 }
 
 impl Verdict {
@@ -58,12 +84,22 @@ impl Verdict {
         self.failure.is_none() && self.too_few.is_none()
     }
 
+    /// What it all comes to.
+    fn word(&self) -> &'static str {
+        match (&self.failure, &self.too_few) {
+            (Some(failure), _) => failure.cause.word(),
+            (None, Some(_)) => "too few injuries",
+            (None, None) => "clean",
+        }
+    }
+
     /// The last line.
     pub fn line(&self) -> String {
-        let (word, end) = match (&self.failure, &self.too_few) {
-            (Some(_), _) => ("BROKEN", "see above"),
-            (None, Some(_)) => ("too few injuries", "nothing is shown"),
-            (None, None) => ("clean", "all promises kept"),
+        let word = self.word();
+        let end = match word {
+            "BROKEN" | "FAILED" => "see above",
+            "clean" => "all promises kept",
+            _ => "nothing is shown",
         };
         format!(
             "{word}: seed {}, {} rounds, {} kills, {} power cuts, {} acknowledged: {end}",
@@ -83,6 +119,7 @@ impl Verdict {
             self.tally.injuries().into_iter().map(|(kind, n)| (kind.into(), n.into())).collect();
         serde_json::json!({
             "type": "verdict",
+            "verdict": self.word().to_lowercase(),
             "clean": self.is_clean(),
             "seed": self.seed,
             "seconds": self.tally.elapsed().as_secs(),
@@ -162,16 +199,30 @@ impl fmt::Display for Verdict {
         }
         if let Some(failure) = &self.failure {
             write!(out, "{failure}")?;
-            writeln!(out, "  seed {} draws the same injuries again", self.seed)?;
+            if failure.cause == Cause::Promise {
+                writeln!(out, "  seed {} draws the same injuries again", self.seed)?;
+            }
         }
         Ok(())
     }
 }
 
+impl Cause {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Promise => "BROKEN",
+            Self::Rig => "FAILED",
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "BROKEN: {}", self.what)?;
+        writeln!(out, "{}: {}", self.cause.word(), self.what)?;
         writeln!(out, "  in {}, with zzq_broker {}", self.round, self.arguments)?;
+        if self.cause == Cause::Rig {
+            return writeln!(out, "  {} is kept; nothing is shown", self.kept.display());
+        }
         writeln!(
             out,
             "  {} is kept: `accounts`, `broker.log`, and what lay on the disk",
@@ -192,6 +243,32 @@ impl fmt::Display for Failure {
 mod tests {
     use super::*;
 
+    fn failure(cause: Cause, what: &str) -> Failure {
+        Failure {
+            cause,
+            what: what.into(),
+            round: "round 2: kill -9".into(),
+            arguments: "--lanes=1".into(),
+            kept: "d/1".into(),
+            data: "d/1/data".into(),
+            disk: None,
+        }
+    }
+
+    /// What the rig could not do is held against nobody, and is not clean either.
+    #[test]
+    fn a_rig_that_fails_accuses_nobody() {
+        let mut verdict = Verdict::new(7);
+        verdict.failure = Some(failure(Cause::Rig, "no space for accounts"));
+        assert!(!verdict.is_clean());
+        assert!(verdict.line().starts_with("FAILED: seed 7"), "{}", verdict.line());
+        let text = verdict.to_string();
+        assert!(text.contains("FAILED: no space for accounts") && !text.contains("BROKEN"));
+        assert_eq!(verdict.json()["verdict"], "failed");
+        assert_eq!(verdict.json()["clean"], false);
+        assert_eq!(verdict.json()["failure"]["what"], "no space for accounts");
+    }
+
     #[test]
     fn who_has_hardly_injured_has_no_clean_verdict() {
         let mut verdict = Verdict::new(7);
@@ -209,14 +286,7 @@ mod tests {
     fn a_failure_names_seed_directory_and_tool() {
         let mut verdict = Verdict::new(7);
         assert!(verdict.line().starts_with("clean: seed 7"));
-        verdict.failure = Some(Failure {
-            what: "nothing lost: 3".into(),
-            round: "round 2: kill -9".into(),
-            arguments: "--lanes=1".into(),
-            kept: "d/1".into(),
-            data: "d/1/data".into(),
-            disk: None,
-        });
+        verdict.failure = Some(failure(Cause::Promise, "nothing lost: 3"));
         let text = verdict.to_string();
         for part in ["nothing lost: 3", "seed 7", "round 2", "zzq_journal verify d/1/data"] {
             assert!(text.contains(part), "{part}: {text}");
