@@ -305,6 +305,13 @@ impl Accounts {
         )
     }
 
+    /// How many acknowledged messages some audience should have and has not; who is away is asked
+    /// `with_away` only.
+    pub fn absent(&self, with_away: bool) -> u64 {
+        let all = (0..AUDIENCES.len()).filter(|audience| is_asked(*audience, with_away));
+        all.flat_map(|audience| self.missing(audience)).collect::<BTreeSet<_>>().len() as u64
+    }
+
     /// What is owed to an audience that comes and goes.
     fn churned(&self, audience: usize) -> &[Runs] {
         let churns = AUDIENCES[audience].iter().any(|member| comes_and_goes(*member));
@@ -343,6 +350,11 @@ impl Accounts {
         let open = open.filter(|seq| last.is_none_or(|last| *seq > last)).collect();
         Kept { last, open }
     }
+}
+
+/// Whether an audience is there, or one of it: some come only when those who are away do.
+pub fn is_asked(audience: usize, with_away: bool) -> bool {
+    with_away || AUDIENCES[audience].iter().any(|member| !RECEIVERS[*member].is_away)
 }
 
 fn comes_and_goes(receiver: usize) -> bool {

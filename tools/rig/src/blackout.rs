@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use self::examine::examine_all;
-pub use self::examine::{Case, Examined};
+pub use self::examine::{Case, Cut, Examined};
 use crate::accounts::{Accounts, Book, Entry};
 use crate::broker::Launch;
 use crate::image::Image;
@@ -190,14 +190,11 @@ fn live(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()>
     scene.recover(false, tally)?;
     for _ in 0..2 {
         if scene.broken().is_empty() {
-            scene.kill_after(Duration::from_millis(20 + random.below(LOAD_MS)))?;
-            tally.kills += 1;
+            scene.kill_after(Duration::from_millis(20 + random.below(LOAD_MS)), tally)?;
             scene.recover(random.one_in(2), tally)?;
         }
     }
-    scene.kill_after(Duration::from_millis(20 + random.below(LOAD_MS)))?;
-    tally.kills += 1;
-    Ok(())
+    scene.kill_after(Duration::from_millis(20 + random.below(LOAD_MS)), tally)
 }
 
 fn note(recorder: &Mutex<Recorder>, line: &str) {

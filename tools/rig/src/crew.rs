@@ -22,7 +22,7 @@ use rustix::io::Errno;
 pub use self::kept::check_kept;
 use self::member::Member;
 pub use self::passer::pass;
-use crate::accounts::{Book, Stage};
+use crate::accounts::{Book, Stage, is_asked};
 use crate::cast::{AUDIENCES, PUBLISHERS, RECEIVERS, Who};
 use zzq_wal::sim_disk::Random;
 
@@ -102,9 +102,6 @@ impl Crew {
     /// not come is taken down. Those who are away take their part only `with_away`.
     pub fn settle(&mut self, book: &mut Book, with_away: bool, deadline: Instant) -> Result<bool> {
         let wanted = if with_away { Wanted::All } else { Wanted::Usual };
-        let asked = |audience: &[usize]| {
-            wanted == Wanted::All || audience.iter().any(|member| !RECEIVERS[*member].is_away)
-        };
         let mut patience = Instant::now() + PATIENCE;
         let mut least = (usize::MAX, usize::MAX);
         loop {
@@ -115,7 +112,7 @@ impl Crew {
                 break;
             }
             let owed: usize = (0..AUDIENCES.len())
-                .filter(|audience| asked(AUDIENCES[*audience]))
+                .filter(|audience| is_asked(*audience, with_away))
                 .map(|audience| accounts.missing(audience).count())
                 .sum();
             let open = accounts.open();
@@ -160,10 +157,8 @@ impl Crew {
         } else if !self.is_complete(wanted, book) {
             book.accuse("heals", "not everybody is let in".to_owned());
         }
-        for (audience, members) in AUDIENCES.iter().enumerate() {
-            if wanted == Wanted::All || members.iter().any(|member| !RECEIVERS[*member].is_away) {
-                book.accuse_missing(audience);
-            }
+        for audience in (0..AUDIENCES.len()).filter(|one| is_asked(*one, wanted == Wanted::All)) {
+            book.accuse_missing(audience);
         }
     }
 

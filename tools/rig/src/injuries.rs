@@ -85,7 +85,7 @@ impl Injury {
         match self {
             Self::Kill => kill::once(scene, random, tally),
             Self::KillAgain => kill::again(scene, random, tally),
-            Self::Pause => pause::pause(scene, random),
+            Self::Pause => pause::pause(scene, random, tally),
             Self::Damage => damage::damage(scene, random, tally),
             Self::KillAtStep => step::kill(scene, random, tally),
             Self::Full => storage::full(scene, random, tally),

@@ -5,6 +5,7 @@
 
 mod floor;
 mod html;
+mod marks;
 mod svg;
 mod tally;
 mod verdict;
@@ -15,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-pub use self::tally::{Round, Tally};
+pub use self::marks::{Hit, Mark, Marks};
+pub use self::tally::{Recovery, Round, Tally};
 pub use self::verdict::{Cause, Failure, Verdict};
 use crate::blackout::{Blackout, Times};
 use crate::broker;

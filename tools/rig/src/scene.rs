@@ -119,14 +119,19 @@ impl Scene {
         match self.launch.start(|_| ())? {
             Start::Up(broker) => {
                 tally.recovered(broker.recovered_in());
-                self.crew.move_to(broker.address());
-                self.broker = Some(broker);
+                self.take_over(broker);
                 return Ok(true);
             }
             Start::Ended(status) => self.accuse_start(&format!("ends with {status}")),
             Start::Hung => self.accuse_start("says nothing"),
         }
         Ok(false)
+    }
+
+    /// A broker that somebody else has started on the directory.
+    pub fn take_over(&mut self, broker: Broker) {
+        self.crew.move_to(broker.address());
+        self.broker = Some(broker);
     }
 
     /// Takes down that a broker does not start, or not go on, as it should.
@@ -139,6 +144,7 @@ impl Scene {
     pub fn recover(&mut self, with_away: bool, tally: &mut Tally) -> Result<()> {
         if self.start(tally)? {
             self.check_all(with_away)?;
+            tally.settled(self.book.accounts(), with_away);
         }
         Ok(())
     }
@@ -198,29 +204,34 @@ impl Scene {
     }
 
     /// Publishes and receives for so long, and kills the broker in the midst of it.
-    pub fn kill_after(&mut self, span: Duration) -> Result<()> {
+    pub fn kill_after(&mut self, span: Duration, tally: &mut Tally) -> Result<()> {
         let pid = self.broker()?.pid();
         self.load_while(move || {
             std::thread::sleep(span);
             kill_process(pid, Signal::KILL)
         })??;
-        self.bury()
+        self.bury()?;
+        tally.killed(self.book.accounts());
+        Ok(())
     }
 
     /// The broker has been killed, or is now: takes what it said before.
     pub fn bury(&mut self) -> Result<()> {
-        self.bury_unless(|_| false)
+        self.bury_unless(|_| false).map(drop)
     }
 
-    /// The same behind faults of the store, of which it may have ended.
-    pub fn bury_after_faults(&mut self) -> Result<()> {
+    /// The same behind faults of the store, of which it may have ended. Returns whether it had to
+    /// be killed.
+    pub fn bury_after_faults(&mut self) -> Result<bool> {
         self.bury_unless(|status| status.code() == Some(STORE_IO))
     }
 
-    fn bury_unless(&mut self, may_end: impl Fn(ExitStatus) -> bool) -> Result<()> {
+    fn bury_unless(&mut self, may_end: impl Fn(ExitStatus) -> bool) -> Result<bool> {
+        let mut is_killed = false;
         if let Some(mut broker) = self.broker.take() {
             let ended = broker.ended()?;
             broker.kill();
+            is_killed = ended.is_none();
             if let Some(status) = ended
                 && status.signal() != Some(KILL)
                 && !may_end(status)
@@ -228,7 +239,8 @@ impl Scene {
                 self.accuse_start(&format!("ends by itself with {status}"));
             }
         }
-        self.crew.hear_out(&mut self.book)
+        self.crew.hear_out(&mut self.book)?;
+        Ok(is_killed)
     }
 
     /// SIGTERM, and whatever end comes of it.

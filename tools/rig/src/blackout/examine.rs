@@ -34,10 +34,23 @@ pub struct Case {
 pub struct Examined {
     /// How many disks.
     pub disks: u64,
-    /// How long brokers took until they served.
-    pub recoveries: Vec<Duration>,
+    /// Each of them.
+    pub cuts: Vec<Cut>,
     /// The first case in which a promise was broken.
     pub broken: Option<(usize, Broken)>,
+}
+
+/// What became of one disk.
+#[derive(Debug)]
+pub struct Cut {
+    /// When it was put in.
+    pub at: Instant,
+    /// Publishes that had been acknowledged before the cut.
+    pub acknowledged: u64,
+    /// Those of them that were there behind it.
+    pub recovered: u64,
+    /// How long the broker took until it served.
+    pub recoveries: Vec<Duration>,
 }
 
 /// The longest that one examination may take.
@@ -57,9 +70,9 @@ pub(super) fn examine_all(
         while !is_broken.load(Ordering::Relaxed) {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(at) else { break };
-            let (broken, recoveries) = examine(stand, case, &launch)?;
+            let (broken, cut) = examine(stand, case, &launch)?;
             examined.disks += 1;
-            examined.recoveries.extend(recoveries);
+            examined.cuts.push(cut);
             if let Some(broken) = broken {
                 is_broken.store(true, Ordering::Relaxed);
                 examined.broken = Some((at, broken));
@@ -76,7 +89,7 @@ pub(super) fn examine_all(
     })?;
     Ok(all.into_iter().fold(Examined::default(), |mut sum, one| {
         sum.disks += one.disks;
-        sum.recoveries.extend(one.recoveries);
+        sum.cuts.extend(one.cuts);
         sum.broken = sum.broken.or(one.broken);
         sum
     }))
@@ -86,7 +99,9 @@ fn examine(
     stand: &ServedDisk,
     case: &Case,
     launch: impl Fn(PathBuf) -> Launch,
-) -> Result<(Option<Broken>, Vec<Duration>)> {
+) -> Result<(Option<Broken>, Cut)> {
+    let acknowledged = case.accounts.acknowledged();
+    let mut cut = Cut { at: Instant::now(), acknowledged, recovered: 0, recoveries: Vec::new() };
     stand.insert(case.image.clone());
     let mounted = match stand.mount() {
         Ok(mounted) => mounted,
@@ -94,7 +109,7 @@ fn examine(
         Err(error) if error.is::<Refused>() => return Err(error),
         Err(error) => {
             let what = format!("the file system does not mount: {error:#}");
-            return Ok((Some(Broken { promise: "starts again", what }), Vec::new()));
+            return Ok((Some(Broken { promise: "starts again", what }), cut));
         }
     };
     let launch = launch(stand.mount_point().join("data"));
@@ -106,6 +121,9 @@ fn examine(
     scene.bury()?;
     mounted.unmount()?;
     recovered?;
-    let recoveries = tally.recoveries.iter().map(|(_, span)| *span).collect();
-    Ok((scene.broken().first().cloned(), recoveries))
+    cut.recoveries = tally.recoveries.iter().map(|one| one.span).collect();
+    if !cut.recoveries.is_empty() {
+        cut.recovered = acknowledged.saturating_sub(scene.book().accounts().absent(true));
+    }
+    Ok((scene.broken().first().cloned(), cut))
 }

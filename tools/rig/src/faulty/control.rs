@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -78,7 +78,8 @@ struct Orders {
     victim: Option<Pid>,
     fault: Option<Fault>,
     is_full: bool,
-    failed: u64,
+    /// When operations have failed.
+    failed: Vec<Instant>,
 }
 
 /// Between an order and the process that it is about.
@@ -123,8 +124,8 @@ impl Control {
         self.orders().is_full = is_full;
     }
 
-    /// All is well from now on. Returns how many operations have failed.
-    pub fn heal(&self) -> u64 {
+    /// All is well from now on. Returns when operations have failed.
+    pub fn heal(&self) -> Vec<Instant> {
         let mut orders = self.orders();
         orders.fault = None;
         orders.is_full = false;
@@ -145,7 +146,7 @@ impl Control {
         let mut orders = self.orders();
         *orders.seen.entry(step).or_default() += 1;
         let met = Met { kill: orders.kill_at(step), fail: orders.fault_at(step.op) };
-        orders.failed += u64::from(met.fail.is_some());
+        orders.failed.extend(met.fail.map(|_| Instant::now()));
         met
     }
 
@@ -220,7 +221,7 @@ mod tests {
         control.set_full(true);
         assert_eq!(control.meet(CREATE).fail, Some((Errno::NOSPC, Effect::Nothing)));
         assert_eq!(control.meet(WRITE).fail, None);
-        assert_eq!(control.heal(), 3);
+        assert_eq!(control.heal().len(), 3);
         assert_eq!(control.meet(CREATE), Met::default());
     }
 }

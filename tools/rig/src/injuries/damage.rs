@@ -9,7 +9,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use zzq_journal::{Event, Survey, walk};
@@ -56,8 +56,7 @@ enum Change {
 }
 
 pub(super) fn damage(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
-    scene.kill_after(Duration::from_micros(1000 + random.below(100_000)))?;
-    tally.kills += 1;
+    scene.kill_after(Duration::from_micros(1000 + random.below(100_000)), tally)?;
     let (groups, images) = (groups(&scene.data)?, images(&scene.data)?);
     for _ in 0..3 {
         if let Some(change) = choose(&groups, &images, random) {
@@ -100,7 +99,7 @@ fn try_change(
     random: &mut Random,
     tally: &mut Tally,
 ) -> Result<bool> {
-    tally.damages += 1;
+    tally.damaged();
     match change {
         Change::Durable(group) => {
             flip(&copy.join(&group.file), group.at + random.below(group.len), random)?;
@@ -160,8 +159,11 @@ fn must_serve(copy: &Path, change: &Change, scene: &mut Scene, tally: &mut Tally
     copy.clone_into(&mut launch.data);
     let book = Book::trial(scene.book().accounts().clone());
     let mut trial = Scene::on(launch, &scene.home, book, scene.deadline);
-    trial.recover(true, tally)?;
+    // What a copy has says nothing about the directory that was struck.
+    let mut own = Tally::new(Instant::now());
+    trial.recover(true, &mut own)?;
     trial.bury()?;
+    own.recoveries.iter().for_each(|one| tally.recovered(one.span));
     let Some(broken) = trial.broken().first() else { return Ok(true) };
     let what = format!("on {} with {change:?}: {broken}", copy.display());
     scene.book().accuse("what nobody was told of is passed over", what);

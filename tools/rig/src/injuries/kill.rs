@@ -30,14 +30,11 @@ pub(super) fn again(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -
         std::thread::sleep(Duration::from_micros(span));
         starting.kill()?;
         starting.wait()?;
-        tally.kills += 1;
-        tally.kills_in_starts += 1;
+        tally.killed_in_start(scene.book().accounts());
     }
     scene.recover(with_away(random), tally)
 }
 
 fn under_load(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
-    scene.kill_after(Duration::from_micros(1000 + random.below(LOAD_US)))?;
-    tally.kills += 1;
-    Ok(())
+    scene.kill_after(Duration::from_micros(1000 + random.below(LOAD_US)), tally)
 }

@@ -102,8 +102,7 @@ pub(super) fn kill(scene: &mut Scene, random: &mut Random, tally: &mut Tally) ->
         Phase::Load => under_load(&control, kill, scene, tally)?,
         Phase::Stop => in_stop(&control, kill, scene, tally)?,
         Phase::Start => {
-            scene.kill_after(Duration::from_micros(1000 + random.below(60_000)))?;
-            tally.kills += 1;
+            scene.kill_after(Duration::from_micros(1000 + random.below(60_000)), tally)?;
             in_start(&control, kill, scene, tally)?;
             for _ in 0..random.below(STARTS) {
                 if let Some((_, kill)) = tally.steps.choose(Some(Phase::Start), random) {
@@ -139,8 +138,10 @@ fn under_load(control: &Control, kill: Kill, scene: &mut Scene, tally: &mut Tall
             std::thread::sleep(Duration::from_millis(1));
         }
     })?;
-    note(control, Phase::Load, kill, tally);
-    scene.bury()
+    let is_struck = note(control, Phase::Load, kill, tally);
+    scene.bury()?;
+    count(is_struck, scene, tally);
+    Ok(())
 }
 
 fn in_stop(control: &Control, kill: Kill, scene: &mut Scene, tally: &mut Tally) -> Result<()> {
@@ -149,7 +150,8 @@ fn in_stop(control: &Control, kill: Kill, scene: &mut Scene, tally: &mut Tally) 
     control.set_victim(scene.broker()?.pid());
     control.take_seen();
     scene.stop_anyhow()?;
-    note(control, Phase::Stop, kill, tally);
+    let is_struck = note(control, Phase::Stop, kill, tally);
+    count(is_struck, scene, tally);
     Ok(())
 }
 
@@ -158,6 +160,8 @@ fn in_start(control: &Control, kill: Kill, scene: &mut Scene, tally: &mut Tally)
     control.take_seen();
     let start = scene.launch.start(|pid| control.set_victim(pid))?;
     let is_struck = note(control, Phase::Start, kill, tally);
+    count(is_struck, scene, tally);
+    tally.kills_in_starts += 1;
     match start {
         Start::Up(broker) => broker.kill(),
         Start::Ended(status) if is_struck && status.signal() == Some(9) => {}
@@ -171,13 +175,16 @@ fn in_start(control: &Control, kill: Kill, scene: &mut Scene, tally: &mut Tally)
 fn note(control: &Control, phase: Phase, kill: Kill, tally: &mut Tally) -> bool {
     let is_struck = control.disarm();
     tally.steps.learn(phase, control.take_seen());
-    tally.kills += 1;
-    tally.kills_in_starts += u64::from(phase == Phase::Start);
     if is_struck {
-        tally.kills_at_steps += 1;
         tally.steps.strike(phase, kill.step);
     }
     is_struck
+}
+
+/// The broker was killed, at the step or in the end.
+fn count(is_struck: bool, scene: &mut Scene, tally: &mut Tally) {
+    tally.killed(scene.book().accounts());
+    tally.kills_at_steps += u64::from(is_struck);
 }
 
 #[cfg(test)]

@@ -50,16 +50,19 @@ pub(super) fn flush_fails(scene: &mut Scene, random: &mut Random, tally: &mut Ta
 /// Load while it is bad, and while it is good again; then a new start.
 fn ride_out(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
     scene.load(Duration::from_millis(50 + random.below(400)))?;
-    tally.faults += scene.control()?.heal();
+    let failed = scene.control()?.heal();
     scene.load(Duration::from_millis(random.below(60)))?;
-    scene.bury_after_faults()?;
+    let is_killed = scene.bury_after_faults()?;
+    tally.failed(&failed, scene.book().accounts());
+    if is_killed {
+        tally.killed(scene.book().accounts());
+    }
     scene.recover(with_away(random), tally)
 }
 
 /// A start may fail then, as a store that cannot be read or written; it damages nothing.
 pub(super) fn start_fails(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
-    scene.kill_after(Duration::from_micros(1000 + random.below(60_000)))?;
-    tally.kills += 1;
+    scene.kill_after(Duration::from_micros(1000 + random.below(60_000)), tally)?;
     let control = scene.control()?;
     match random.below(4) {
         0 => control.set_full(true),
@@ -71,7 +74,7 @@ pub(super) fn start_fails(scene: &mut Scene, random: &mut Random, tally: &mut Ta
         }),
     }
     let start = scene.launch.start(|_| ())?;
-    tally.faults += control.heal();
+    tally.failed(&control.heal(), scene.book().accounts());
     match start {
         // What failed was not needed, or not reached.
         Start::Up(broker) => broker.kill(),

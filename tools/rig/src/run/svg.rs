@@ -62,6 +62,22 @@ impl Picture {
         self.add(format_args!("<circle class=\"{class}\" {place}><title>{title}</title></circle>"));
     }
 
+    /// A stroke over a row that is 1 high.
+    pub(super) fn stroke(&mut self, class: &str, x: f64, row: f64, title: &str) {
+        let (x, top, bottom) = (self.x(x), self.y(row + 0.95), self.y(row + 0.05));
+        let title = escape(title);
+        let path = format!("M{x:.1} {top:.1}V{bottom:.1}");
+        self.add(format_args!(
+            "<path class=\"{class}\" d=\"{path}\"><title>{title}</title></path>"
+        ));
+    }
+
+    /// In which column of half a pixel a place lies: marks that would cover each other are one.
+    #[expect(clippy::cast_possible_truncation, reason = "some hundred columns")]
+    pub(super) fn column(&self, x: f64) -> i64 {
+        (self.x(x) * 2.0).round() as i64
+    }
+
     /// A bar from one x to another, on a row that is 1 high.
     pub(super) fn bar(&mut self, class: &str, from: f64, to: f64, row: f64, title: &str) {
         let (x, y) = (self.x(from), self.y(row + 0.8));

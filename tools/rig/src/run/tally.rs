@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::marks::{Hit, Mark, Marks};
 use crate::accounts::Accounts;
 use crate::blackout::{Case, Examined};
 use crate::injuries::Steps;
@@ -37,9 +38,10 @@ pub struct Tally {
     pub unflushed_max: usize,
     /// Rounds, in their order.
     pub rounds: Vec<Round>,
-    /// Of each start that came to serve, in its order: the round behind which it was, and how long
-    /// it took.
-    pub recoveries: Vec<(usize, Duration)>,
+    /// Each start that came to serve, in its order.
+    pub recoveries: Vec<Recovery>,
+    /// Each moment at which a broker was struck.
+    pub marks: Marks,
     /// Of data directories that are gone.
     before: Counts,
     under_way: Counts,
@@ -56,6 +58,17 @@ pub struct Round {
     pub to: Duration,
     /// What had been acknowledged and received until then.
     pub counts: Counts,
+}
+
+/// A start that came to serve.
+#[derive(Clone, Copy, Debug)]
+pub struct Recovery {
+    /// The round behind which it was.
+    pub round: usize,
+    /// When it served, from the beginning of the run.
+    pub at: Duration,
+    /// How long it took.
+    pub span: Duration,
 }
 
 /// Over all clients.
@@ -106,6 +119,7 @@ impl Tally {
             unflushed_max: 0,
             rounds: Vec::new(),
             recoveries: Vec::new(),
+            marks: Marks::default(),
             before: Counts::default(),
             under_way: Counts::default(),
         }
@@ -167,7 +181,53 @@ impl Tally {
 
     /// A start came to serve in this time.
     pub fn recovered(&mut self, span: Duration) {
-        self.recoveries.push((self.rounds.len(), span));
+        self.recovered_at(Instant::now(), span);
+    }
+
+    fn recovered_at(&mut self, at: Instant, span: Duration) {
+        let (round, at) = (self.rounds.len(), at.saturating_duration_since(self.began));
+        self.recoveries.push(Recovery { round, at, span });
+    }
+
+    /// The broker was killed; these are its accounts.
+    pub fn killed(&mut self, accounts: &Accounts) {
+        self.kills += 1;
+        self.struck(Hit::Kill, Instant::now(), Some(accounts.acknowledged()));
+    }
+
+    /// It was killed while it started.
+    pub fn killed_in_start(&mut self, accounts: &Accounts) {
+        self.killed(accounts);
+        self.kills_in_starts += 1;
+    }
+
+    /// Operations of the file system have failed at these moments.
+    pub fn failed(&mut self, moments: &[Instant], accounts: &Accounts) {
+        self.faults += moments.len() as u64;
+        for at in moments {
+            self.struck(Hit::Fault, *at, Some(accounts.acknowledged()));
+        }
+    }
+
+    /// A copy was damaged.
+    pub fn damaged(&mut self) {
+        self.damages += 1;
+        self.struck(Hit::Damage, Instant::now(), None);
+    }
+
+    /// The broker is stopped.
+    pub fn paused(&mut self, at: Instant, accounts: &Accounts) {
+        self.struck(Hit::Pause, at, Some(accounts.acknowledged()));
+    }
+
+    fn struck(&mut self, hit: Hit, at: Instant, acknowledged: Option<u64>) {
+        let (round, at) = (self.rounds.len(), at.saturating_duration_since(self.began));
+        self.marks.add(Mark { at, round, hit, acknowledged, recovered: None });
+    }
+
+    /// All accounts of a broker were settled.
+    pub fn settled(&mut self, accounts: &Accounts, with_away: bool) {
+        self.marks.settle(accounts, with_away);
     }
 
     /// These disks were made of this recording.
@@ -186,8 +246,14 @@ impl Tally {
     /// Disks were examined.
     pub fn examined(&mut self, examined: &Examined) {
         self.power_cuts += examined.disks;
-        for span in &examined.recoveries {
-            self.recovered(*span);
+        let (round, began) = (self.rounds.len(), self.began);
+        for cut in &examined.cuts {
+            let at = cut.at.saturating_duration_since(began);
+            let (acknowledged, recovered) = (Some(cut.acknowledged), Some(cut.recovered));
+            self.marks.add(Mark { at, round, hit: Hit::PowerCut, acknowledged, recovered });
+            for span in &cut.recoveries {
+                self.recovered_at(cut.at, *span);
+            }
         }
     }
 
@@ -199,7 +265,7 @@ impl Tally {
 
     /// Median and maximum of the times that starts took.
     pub fn recovery_times(&self) -> Option<(Duration, Duration)> {
-        let mut times: Vec<_> = self.recoveries.iter().map(|(_, span)| *span).collect();
+        let mut times: Vec<_> = self.recoveries.iter().map(|one| one.span).collect();
         times.sort_unstable();
         Some((*times.get(times.len() / 2)?, *times.last()?))
     }

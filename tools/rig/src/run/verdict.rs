@@ -115,6 +115,7 @@ impl Verdict {
     pub fn json(&self) -> serde_json::Value {
         let (median, most) = self.tally.recovery_times().unwrap_or_default();
         let counts = self.tally.counts();
+        let (hits, before, recovered) = self.tally.marks.recovered();
         let injuries: serde_json::Map<_, _> =
             self.tally.injuries().into_iter().map(|(kind, n)| (kind.into(), n.into())).collect();
         serde_json::json!({
@@ -140,6 +141,9 @@ impl Verdict {
             "unflushed_max": self.tally.unflushed_max,
             "acknowledged": counts.acknowledged,
             "received": counts.received,
+            "hits": hits,
+            "acknowledged_before": before,
+            "recovered": recovered,
             "starts": self.tally.recoveries.len(),
             "recovery_ms_p50": milliseconds(median),
             "recovery_ms_max": milliseconds(most),
@@ -186,6 +190,10 @@ impl fmt::Display for Verdict {
         }
         row("publishes acknowledged", &tally.counts().acknowledged)?;
         row("messages received", &tally.counts().received)?;
+        let (hits, before, recovered) = tally.marks.recovered();
+        row("hits with accounts", &hits)?;
+        row("  acknowledged before them", &before)?;
+        row("  recovered of that", &recovered)?;
         row("starts", &tally.recoveries.len())?;
         if let Some((median, most)) = tally.recovery_times() {
             row("  ms until it serves, median", &milliseconds(median))?;
