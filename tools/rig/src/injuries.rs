@@ -35,6 +35,10 @@ pub enum Injury {
     WritesFail,
     /// A flush fails, once.
     FlushFails,
+    /// Reads fail.
+    ReadsFail,
+    /// Operations on names fail.
+    NamesFail,
     /// A start meets an error.
     StartFails,
 }
@@ -59,9 +63,13 @@ impl Injury {
         Self::KillAtStep,
         Self::KillAtStep,
         Self::KillAtStep,
+        Self::KillAtStep,
         Self::Full,
         Self::WritesFail,
         Self::FlushFails,
+        Self::ReadsFail,
+        Self::NamesFail,
+        Self::NamesFail,
         Self::StartFails,
     ];
 
@@ -76,6 +84,8 @@ impl Injury {
             Self::Full => "disk full",
             Self::WritesFail => "writes fail",
             Self::FlushFails => "a flush fails once",
+            Self::ReadsFail => "reads fail",
+            Self::NamesFail => "names fail",
             Self::StartFails => "an error during the start",
         }
     }
@@ -91,6 +101,8 @@ impl Injury {
             Self::Full => storage::full(scene, random, tally),
             Self::WritesFail => storage::writes_fail(scene, random, tally),
             Self::FlushFails => storage::flush_fails(scene, random, tally),
+            Self::ReadsFail => storage::reads_fail(scene, random, tally),
+            Self::NamesFail => storage::names_fail(scene, random, tally),
             Self::StartFails => storage::start_fails(scene, random, tally),
         }
     }

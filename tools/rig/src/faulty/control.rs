@@ -53,6 +53,8 @@ pub struct Fault {
     pub passing: u64,
     /// So many fail; the next ones do not.
     pub failing: u64,
+    /// With this error.
+    pub error: Errno,
     /// How.
     pub effect: Effect,
 }
@@ -124,6 +126,11 @@ impl Control {
         self.orders().is_full = is_full;
     }
 
+    /// Whether an operation has failed since all was well.
+    pub fn has_failed(&self) -> bool {
+        !self.orders().failed.is_empty()
+    }
+
     /// All is well from now on. Returns when operations have failed.
     pub fn heal(&self) -> Vec<Instant> {
         let mut orders = self.orders();
@@ -186,7 +193,7 @@ impl Orders {
             return None;
         }
         fault.failing -= 1;
-        Some((Errno::IO, fault.effect))
+        Some((fault.error, fault.effect))
     }
 }
 
@@ -215,9 +222,13 @@ mod tests {
     fn faults_come_late_and_go_away() {
         let control = Control::default();
         let ops = vec![Op::Write];
-        control.fail(Fault { ops, passing: 1, failing: 2, effect: Effect::Half });
-        let met: Vec<_> = (0..4).map(|_| control.meet(WRITE).fail.is_some()).collect();
-        assert_eq!(met, [false, true, true, false]);
+        let error = Errno::NOSPC;
+        control.fail(Fault { ops, passing: 1, failing: 2, error, effect: Effect::Half });
+        assert!(!control.has_failed());
+        let met = [(); 4].map(|()| control.meet(WRITE).fail);
+        let failed = Some((error, Effect::Half));
+        assert_eq!(met, [None, failed, failed, None]);
+        assert!(control.has_failed());
         control.set_full(true);
         assert_eq!(control.meet(CREATE).fail, Some((Errno::NOSPC, Effect::Nothing)));
         assert_eq!(control.meet(WRITE).fail, None);

@@ -1,12 +1,13 @@
 //! Faults of the disk under a running broker, and under one that starts: no space, errors of reads,
-//! writes and flushes.
+//! writes, flushes, and of operations on names.
 //!
 //! A broker may refuse, close connections, or end; it may not acknowledge what it does not keep. It
 //! starts again when all is well.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rustix::io::Errno;
 
 use super::with_away;
 use crate::broker::Start;
@@ -17,6 +18,19 @@ use zzq_wal::sim_disk::Random;
 
 const WRITES: [Op; 2] = [Op::Write, Op::DurableWrite];
 const FLUSHES: [Op; 2] = [Op::Sync, Op::DurableWrite];
+/// What is done by name, or changes how long a file is.
+const NAMES: [Op; 8] = [
+    Op::Create,
+    Op::Open,
+    Op::Rename,
+    Op::Remove,
+    Op::List,
+    Op::Allocate,
+    Op::GiveBack,
+    Op::Resize,
+];
+/// The longest that is waited for an operation that is not frequent.
+const RARE: Duration = Duration::from_millis(700);
 const EFFECTS: [Effect; 3] = [Effect::Nothing, Effect::Half, Effect::All];
 
 pub(super) fn full(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
@@ -29,10 +43,51 @@ pub(super) fn writes_fail(scene: &mut Scene, random: &mut Random, tally: &mut Ta
         ops: WRITES.to_vec(),
         passing: random.below(60),
         failing: 1 + random.below(3),
+        // No space is told by a write, too, where a file system gives it when it is needed.
+        error: if random.one_in(3) { Errno::NOSPC } else { Errno::IO },
         effect: EFFECTS[random.index(EFFECTS.len())],
     };
     scene.control()?.fail(fault);
     ride_out(scene, random, tally)
+}
+
+/// Of images and what they need, of what is owed and has left memory.
+pub(super) fn reads_fail(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
+    let fault = Fault {
+        ops: vec![Op::Read],
+        passing: random.below(12),
+        failing: 1 + random.below(3),
+        error: Errno::IO,
+        effect: Effect::Nothing,
+    };
+    fail_rarely(fault, scene)?;
+    ride_out(scene, random, tally)
+}
+
+/// What is made, opened, renamed, removed or listed.
+pub(super) fn names_fail(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
+    let fault = Fault {
+        // One of them: the frequent ones would hide the others.
+        ops: vec![NAMES[random.index(NAMES.len())]],
+        passing: random.below(4),
+        failing: 1 + random.below(2),
+        error: if random.one_in(3) { Errno::NOSPC } else { Errno::IO },
+        effect: if random.one_in(2) { Effect::Nothing } else { Effect::All },
+    };
+    fail_rarely(fault, scene)?;
+    ride_out(scene, random, tally)
+}
+
+/// Load until it has failed, or long enough.
+fn fail_rarely(fault: Fault, scene: &mut Scene) -> Result<()> {
+    let control = scene.control()?;
+    control.fail(fault);
+    let end = Instant::now() + RARE;
+    scene.load_while(|| {
+        while !control.has_failed() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })
 }
 
 /// What was written before is there or not; the next flush succeeds.
@@ -41,6 +96,7 @@ pub(super) fn flush_fails(scene: &mut Scene, random: &mut Random, tally: &mut Ta
         ops: FLUSHES.to_vec(),
         passing: random.below(60),
         failing: 1,
+        error: Errno::IO,
         effect: EFFECTS[random.index(EFFECTS.len())],
     };
     scene.control()?.fail(fault);
@@ -64,12 +120,17 @@ fn ride_out(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result
 pub(super) fn start_fails(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
     scene.kill_after(Duration::from_micros(1000 + random.below(60_000)), tally)?;
     let control = scene.control()?;
-    match random.below(4) {
+    match random.below(5) {
         0 => control.set_full(true),
         kind => control.fail(Fault {
-            ops: if kind == 1 { vec![Op::Read] } else { [&WRITES[..], &[Op::Sync]].concat() },
+            ops: match kind {
+                1 => vec![Op::Read],
+                2 => NAMES.to_vec(),
+                _ => [&WRITES[..], &[Op::Sync]].concat(),
+            },
             passing: random.below(12),
             failing: 1 + random.below(2),
+            error: Errno::IO,
             effect: EFFECTS[random.index(EFFECTS.len())],
         }),
     }
