@@ -37,6 +37,7 @@ pub struct Crew {
     members: Vec<Member>,
     address: SocketAddr,
     dialed: Option<Instant>,
+    patience: Duration,
 }
 
 /// Who is wanted.
@@ -53,7 +54,17 @@ impl Crew {
     pub fn new(address: SocketAddr) -> Self {
         let receivers = (0..RECEIVERS.len()).map(Who::Receiver);
         let all = receivers.chain((0..PUBLISHERS.len()).map(Who::Publisher));
-        Self { members: all.map(Member::new).collect(), address, dialed: None }
+        Self { members: all.map(Member::new).collect(), address, dialed: None, patience: PATIENCE }
+    }
+
+    /// What does not come in this time does not come.
+    pub fn be_patient_for(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// See [`be_patient_for`](Self::be_patient_for).
+    pub fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// The broker has another address now; connections to the one before are over.
@@ -102,7 +113,7 @@ impl Crew {
     /// not come is taken down. Those who are away take their part only `with_away`.
     pub fn settle(&mut self, book: &mut Book, with_away: bool, deadline: Instant) -> Result<bool> {
         let wanted = if with_away { Wanted::All } else { Wanted::Usual };
-        let mut patience = Instant::now() + PATIENCE;
+        let mut patience = Instant::now() + self.patience;
         let mut least = (usize::MAX, usize::MAX);
         loop {
             self.dial(wanted, book)?;
@@ -123,7 +134,7 @@ impl Crew {
             // is owed from then on.
             if open < least.0 || open == least.0 && owed < least.1 {
                 least = (open, owed);
-                patience = Instant::now() + PATIENCE;
+                patience = Instant::now() + self.patience;
             }
             if Instant::now() > patience.min(deadline) {
                 self.give_up(book, wanted);
@@ -168,7 +179,7 @@ impl Crew {
         for member in self.members.iter_mut().filter(|member| member.is_mourned()) {
             member.say_farewell(book)?;
         }
-        let patience = Instant::now() + PATIENCE;
+        let patience = Instant::now() + self.patience;
         let stands = |member: &Member| member.is_mourned() && member.is_up();
         while self.members.iter().any(stands) {
             if Instant::now() > patience {
@@ -253,3 +264,6 @@ fn is_wanted(who: Who, wanted: Wanted) -> bool {
         Who::Publisher(_) => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,6 +134,11 @@ impl Scene {
         self.broker = Some(broker);
     }
 
+    /// What does not come in this time does not come.
+    pub fn be_patient_for(&mut self, patience: Duration) {
+        self.crew.be_patient_for(patience);
+    }
+
     /// Takes down that a broker does not start, or not go on, as it should.
     pub fn accuse_start(&mut self, how: &str) {
         let what = format!("the broker {how}:\n{}", self.launch.last_words());
@@ -152,7 +157,7 @@ impl Scene {
     /// Checks what a running broker has kept.
     pub fn check_all(&mut self, with_away: bool) -> Result<()> {
         let address = self.broker()?.address();
-        check_kept(address, &mut self.book)?;
+        check_kept(address, self.crew.patience(), &mut self.book)?;
         self.settle(with_away)
     }
 

@@ -16,13 +16,10 @@ use super::receiver::{subscribe, whose};
 use crate::accounts::Book;
 use crate::cast::{KEPT_FILTER, PUBLISHERS};
 
-/// What does not come in this time is not there.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// Asks for everything retained, and takes down what should be another message. Nobody publishes
-/// meanwhile.
-pub fn check_kept(address: SocketAddr, book: &mut Book) -> Result<()> {
-    let Some(found) = ask(address, book)? else {
+/// meanwhile. What does not come in time is not there.
+pub fn check_kept(address: SocketAddr, patience: Duration, book: &mut Book) -> Result<()> {
+    let Some(found) = ask(address, patience, book)? else {
         let what = "the broker closes in front of who looks at retained messages";
         book.accuse("heals", what.to_owned());
         return Ok(());
@@ -43,7 +40,11 @@ pub fn check_kept(address: SocketAddr, book: &mut Book) -> Result<()> {
 
 /// The messages that come, by topic. It is over when all that must be there has come, and the
 /// broker has answered once more. `None`: it closes before.
-fn ask(address: SocketAddr, book: &mut Book) -> Result<Option<BTreeMap<String, u64>>> {
+fn ask(
+    address: SocketAddr,
+    patience: Duration,
+    book: &mut Book,
+) -> Result<Option<BTreeMap<String, u64>>> {
     let version = ProtocolVersion::V5;
     let Ok(mut line) = Line::dial(address, version) else { return Ok(None) };
     line.send(&Packet::Connect(Connect::new(version, "rig-looks")))?;
@@ -51,8 +52,8 @@ fn ask(address: SocketAddr, book: &mut Book) -> Result<Option<BTreeMap<String, u
     line.send(&Packet::PingReq)?;
     let mut found = BTreeMap::new();
     let mut is_answered = false;
-    let patience = Instant::now() + PATIENCE;
-    while Instant::now() < patience && !(is_answered && has_all(&found, book)) {
+    let until = Instant::now() + patience;
+    while Instant::now() < until && !(is_answered && has_all(&found, book)) {
         if !line.flush() {
             return Ok(None);
         }
