@@ -35,10 +35,14 @@ fn stand_in(folder: &TempDir, script: &str) -> PathBuf {
 
 /// The run finds one of these promises broken, and keeps what there is to see.
 fn finds(script: &str, promises: &[&str]) {
+    finds_with(&["--minutes=2", "--seed=5"], script, promises);
+}
+
+fn finds_with(flags: &[&str], script: &str, promises: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = stand_in(&folder, script);
     let directory = folder.path().join("d");
-    let output = rig(&directory, &program, &["--minutes=2", "--seed=5"]);
+    let output = rig(&directory, &program, flags);
     let said = said(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let named = promises.iter().any(|promise| said.contains(&format!("BROKEN: {promise}: ")));
@@ -47,7 +51,11 @@ fn finds(script: &str, promises: &[&str]) {
     assert!(last.starts_with("BROKEN: seed 5"), "{last}");
     let report = std::fs::read_to_string(folder.path().join("d.html")).unwrap();
     assert!(report.contains("<h1 class=\"broken\">BROKEN: seed 5"));
-    assert!(directory.join("1/accounts").exists() && directory.join("1/broker.log").exists());
+    // What was sound is gone.
+    let kept: Vec<_> =
+        std::fs::read_dir(&directory).unwrap().map(|one| one.unwrap().path()).collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert!(kept[0].join("accounts").exists() && kept[0].join("broker.log").exists());
 }
 
 #[test]
@@ -183,6 +191,19 @@ elif [ -e \"$DATA/meta\" ]; then cp -a \"$DATA\" \"$DATA.$$\" && mv \"$DATA.$$\"
 fi
 exec \"$BROKER\" \"$@\"";
     finds(goes_back, &["retained is the last acknowledged", "nothing lost", "at most once"]);
+}
+
+/// On a damaged directory it begins anew, as if nothing had been there.
+#[test]
+fn a_broker_that_gives_up_what_is_damaged_is_found_out() {
+    let anew = "case \"$DATA\" in */damaged) rm \"$DATA\"/*;; esac; exec \"$BROKER\" \"$@\"";
+    let promises = [
+        "damage is refused",
+        "damage is named",
+        "the log ends cleanly",
+        "what nobody was told of is passed over",
+    ];
+    finds_with(&["--minutes=2", "--seed=5", "--plain"], anew, &promises);
 }
 
 #[test]

@@ -70,6 +70,24 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Directory => "directory",
+            Self::Lock => "lock",
+            Self::Probe => "probe",
+            Self::Meta => "meta",
+            Self::Spare => "spare",
+            Self::Segment => "segment",
+            Self::Image => "image",
+            Self::Cold => "cold file",
+            Self::Topics => "topic index",
+            Self::Other => "other",
+        }
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let op = match self.op {
@@ -86,19 +104,7 @@ impl fmt::Display for Step {
             Op::Remove => "remove",
             Op::List => "list",
         };
-        let file = match self.file {
-            Kind::Directory => "directory",
-            Kind::Lock => "lock",
-            Kind::Probe => "probe",
-            Kind::Meta => "meta",
-            Kind::Spare => "spare",
-            Kind::Segment => "segment",
-            Kind::Image => "image",
-            Kind::Cold => "cold file",
-            Kind::Topics => "topic index",
-            Kind::Other => "other",
-        };
-        write!(out, "{op} {file}")
+        write!(out, "{op} {}", self.file.name())
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Owns: counts, times, one row for each round. Does not know: what is right.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::marks::{Hit, Mark, Marks};
@@ -28,7 +29,9 @@ pub struct Tally {
     pub faults: u64,
     /// Copies of data directories with changed bytes.
     pub damages: u64,
-    /// Those of them that a broker has refused as damaged, as it must.
+    /// What was done to what file in them, and how often.
+    pub damage_kinds: BTreeMap<String, u64>,
+    /// Those of them that a broker has refused as damaged, as it must or may.
     pub refused: u64,
     /// Disks as power cuts may have left them, examined.
     pub power_cuts: u64,
@@ -113,6 +116,7 @@ impl Tally {
             steps: Steps::default(),
             faults: 0,
             damages: 0,
+            damage_kinds: BTreeMap::new(),
             refused: 0,
             power_cuts: 0,
             recorded: (0, 0),
@@ -209,9 +213,10 @@ impl Tally {
         }
     }
 
-    /// A copy was damaged.
-    pub fn damaged(&mut self) {
+    /// A copy was damaged so.
+    pub fn damaged(&mut self, kind: String) {
         self.damages += 1;
+        *self.damage_kinds.entry(kind).or_default() += 1;
         self.struck(Hit::Damage, Instant::now(), None);
     }
 

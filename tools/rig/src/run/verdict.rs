@@ -134,6 +134,7 @@ impl Verdict {
             "steps_struck": self.tally.steps.count().1,
             "faults": self.tally.faults,
             "damaged_copies": self.tally.damages,
+            "damage": self.tally.damage_kinds,
             "damage_refused": self.tally.refused,
             "power_cuts": self.tally.power_cuts,
             "writes_recorded": self.tally.recorded.0,
@@ -182,6 +183,9 @@ impl fmt::Display for Verdict {
             row("operations failed", &tally.faults)?;
         }
         row("damaged copies", &tally.damages)?;
+        for (kind, count) in &tally.damage_kinds {
+            row(&format!("  {kind}"), count)?;
+        }
         row("  refused as damaged", &tally.refused)?;
         if tally.power_cuts > 0 {
             row("power cuts", &tally.power_cuts)?;
