@@ -93,7 +93,7 @@ impl Blackout {
         Ok(Self { stands, empty, liar })
     }
 
-    /// Recordings and their cuts, until the end or something is lost.
+    /// Recordings and their cuts, until the end or something is lost; `seen` is told of each.
     pub fn run(
         &mut self,
         program: &Path,
@@ -101,6 +101,7 @@ impl Blackout {
         times: Times,
         random: &mut Random,
         tally: &mut Tally,
+        seen: &mut dyn FnMut(&Tally),
     ) -> Result<Option<Loss>> {
         let mut history = History { before: self.empty.clone(), accounts: Accounts::default() };
         for generation in 0..GENERATIONS {
@@ -116,6 +117,7 @@ impl Blackout {
                 return Ok(lost);
             }
             std::fs::remove_dir_all(&home)?;
+            seen(tally);
         }
         Ok(None)
     }

@@ -26,6 +26,9 @@ pub mod broker;
 pub mod cast;
 mod command;
 pub mod crew;
+#[cfg(test)]
+#[path = "../../journal/src/documented.rs"]
+mod documented;
 pub mod faulty;
 pub mod fuse;
 pub mod gate;

@@ -25,6 +25,7 @@ use crate::injuries::Injury;
 use crate::place::mount_in;
 use crate::scene::Scene;
 use crate::sealed::Refused;
+use zzq_journal::Bar;
 use zzq_wal::sim_disk::Random;
 
 /// For how long, where, and with which broker.
@@ -99,8 +100,6 @@ const SLICE: (f64, f64) = (0.8, 20.0);
 const LOG_MAX: u64 = 64 << 20;
 /// Time behind the end, for what has begun.
 const GRACE: Duration = Duration::from_secs(90);
-/// Between lines about the progress.
-const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Runs until the time is over or a promise is broken.
 pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
@@ -127,8 +126,9 @@ pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
         slice: slice(span),
         random: Random::new(seed),
         tally: Tally::new(began),
+        began,
         end,
-        told: began,
+        bar: Bar::on_stderr(),
     };
     while Instant::now() < end && verdict.failure.is_none() {
         verdict.failure = course.generation(&mut verdict);
@@ -139,6 +139,7 @@ pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
     let too_few = has_floors.then(|| floor::too_few(&course.tally, span, cuts_power));
     verdict.too_few = too_few.flatten();
     verdict.tally = course.tally;
+    drop(course.bar);
     let report = report_path(&course.directory);
     match std::fs::write(&report, html::page(&verdict)) {
         Ok(()) => tell(&format!("report: {}", report.display())),
@@ -183,8 +184,9 @@ struct Course {
     slice: Duration,
     random: Random,
     tally: Tally,
+    began: Instant,
     end: Instant,
-    told: Instant,
+    bar: Bar,
 }
 
 impl Course {
@@ -208,6 +210,7 @@ impl Course {
             // Refused in the middle of a run: by other users of loop devices, for instance.
             match failure {
                 Err(error) if error.is::<Refused>() => {
+                    self.bar.clear();
                     verdict.leave_out(&format!("power cuts from now on: {error:#}"));
                     std::fs::remove_dir_all(home)?;
                     return Ok(None);
@@ -231,6 +234,7 @@ impl Course {
                 }
                 // The broker works on the directory itself, then and from then on.
                 Err(error) if error.is::<Refused>() => {
+                    self.bar.clear();
                     verdict.leave_out(&format!("kills at steps, faults of the disk: {error:#}"));
                 }
                 Err(error) => return Err(error),
@@ -258,7 +262,9 @@ impl Course {
         self.tally.begin_round("power cuts");
         let times = Times { until: self.until(), deadline: self.end + GRACE };
         let (random, tally) = (&mut self.random, &mut self.tally);
-        let loss = blackout.run(&self.program, home, times, random, tally)?;
+        let (bar, began, end) = (&mut self.bar, self.began, self.end);
+        let mut seen = |tally: &Tally| show(bar, began, end, tally);
+        let loss = blackout.run(&self.program, home, times, random, tally, &mut seen)?;
         self.tally.end_recording();
         self.show_progress();
         let Some(loss) = loss else {
@@ -277,10 +283,7 @@ impl Course {
     }
 
     fn show_progress(&mut self) {
-        if self.told.elapsed() > PROGRESS {
-            self.told = Instant::now();
-            tell(&self.tally.progress());
-        }
+        show(&mut self.bar, self.began, self.end, &self.tally);
     }
 
     fn live(&mut self, injuries: &[Injury], scene: &mut Scene) -> Result<()> {
@@ -327,6 +330,12 @@ impl Course {
             disk: None,
         }
     }
+}
+
+/// How far a run is.
+fn show(bar: &mut Bar, began: Instant, end: Instant, tally: &Tally) {
+    let all = end.saturating_duration_since(began).as_secs_f64();
+    bar.show(began.elapsed().as_secs_f64() / all, &tally.progress());
 }
 
 /// Makes the directory; one that is there is taken only if nothing is in it.

@@ -287,9 +287,8 @@ impl Tally {
     pub fn progress(&self) -> String {
         let acknowledged = self.counts().acknowledged;
         format!(
-            "{:4} s: {} rounds, {} kills, {} power cuts, {acknowledged} acknowledged; {}",
+            "{} s: {} kills, {} power cuts, {acknowledged} acknowledged; {}",
             self.elapsed().as_secs(),
-            self.rounds.len(),
             self.kills,
             self.power_cuts,
             self.last_round()

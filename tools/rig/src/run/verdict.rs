@@ -254,6 +254,7 @@ impl fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documented::{documented, printed};
 
     fn failure(cause: Cause, what: &str) -> Failure {
         Failure {
@@ -264,6 +265,36 @@ mod tests {
             kept: "d/1".into(),
             data: "d/1/data".into(),
             disk: None,
+        }
+    }
+
+    const PAGE: &str = include_str!("../../../../doc/rig.md");
+
+    #[test]
+    fn the_fields_of_the_verdict_are_those_in_the_documents() {
+        let mut verdict = Verdict::new(7);
+        let without = printed(&verdict.json());
+        verdict.failure = Some(failure(Cause::Promise, "nothing lost: 3"));
+        let json = verdict.json();
+        assert_eq!(printed(&json), without, "what does not apply is null");
+        assert_eq!(json["type"], "verdict");
+        assert_eq!(documented(PAGE, "verdict"), printed(&json));
+        assert_eq!(documented(PAGE, "failure"), printed(&json["failure"]));
+    }
+
+    #[test]
+    fn the_words_of_the_verdict_are_those_in_the_documents() {
+        let mut verdict = Verdict::new(7);
+        let mut words = vec![verdict.json()["verdict"].clone()];
+        verdict.too_few = Some("2 kills of 60 at least".into());
+        words.push(verdict.json()["verdict"].clone());
+        for cause in [Cause::Promise, Cause::Rig] {
+            verdict.failure = Some(failure(cause, "3"));
+            words.push(verdict.json()["verdict"].clone());
+        }
+        assert_eq!(words, ["clean", "too few injuries", "broken", "failed"]);
+        for word in words {
+            assert!(PAGE.contains(&format!("`{}`", word.as_str().unwrap())), "{word}");
         }
     }
 

@@ -4,14 +4,18 @@
 
 #[path = "zzq_sim/args.rs"]
 mod args;
+#[cfg(test)]
+#[path = "../../../journal/src/documented.rs"]
+mod documented;
 #[path = "zzq_sim/proof.rs"]
 mod proof;
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use zzq_journal::Bar;
 use zzq_sim::found;
 use zzq_sim::runs::Runs;
 use zzq_sim::summary::Summary;
@@ -64,17 +68,13 @@ fn fresh_seed() -> anyhow::Result<u64> {
 
 /// Runs the seeds, and says on stderr how far it is.
 fn run_all(args: &Args, from: u64) -> Vec<Verdict> {
-    let (mut told, mut done, mut failed) = (Instant::now(), 0_u64, 0_u64);
+    let (mut bar, mut done, mut failed) = (Bar::on_stderr(), 0_u64, 0_u64);
     let found: Vec<u64> = found_beyond(args, from).collect();
     let all = args.seeds + found.len() as u64;
     let mut note = |verdict: &Verdict| {
         done += 1;
         failed += u64::from(!verdict.broken.is_empty());
-        if told.elapsed() > Duration::from_secs(1) {
-            told = Instant::now();
-            // Nobody may be there to read it.
-            let _ = writeln!(std::io::stderr().lock(), "{done} of {all} seeds, {failed} broken");
-        }
+        bar.show(share(done, all), &format!("{done} of {all} seeds, {failed} broken"));
         false
     };
     let runs = args.runs(from, || {});
@@ -83,6 +83,11 @@ fn run_all(args: &Args, from: u64) -> Vec<Verdict> {
         verdicts.extend(Runs { from, seeds: 1, ..runs }.run(&mut note));
     }
     verdicts
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share to be drawn")]
+fn share(done: u64, all: u64) -> f64 {
+    done as f64 / all as f64
 }
 
 /// Seeds that have once found a defect, with those that begin at 0.
@@ -120,4 +125,22 @@ fn describe(verdict: &Verdict, lanes: Option<u16>) -> String {
     let replay = "cargo run --profile sim -p zzq-sim -- --trace --seeds 1";
     text.push(format!("  replay it with: {replay} --from {from}{option}"));
     text.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::documented::{documented, printed};
+
+    #[test]
+    fn the_fields_of_the_verdict_are_those_in_the_documents() {
+        let told = Summary::of(&[], Duration::from_secs(1), true).json();
+        let told = serde_json::from_str(&told).unwrap();
+        assert_eq!(
+            documented(include_str!("../../../../doc/simulator.md"), "seeds"),
+            printed(&told)
+        );
+    }
 }

@@ -72,21 +72,7 @@ pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     let seconds = began.elapsed().as_secs_f64();
     if args.json {
-        let found = |one: &Hunted| {
-            json!({
-                "name": one.name,
-                "promise": one.promise,
-                "found": one.is_found,
-                "seed": one.seed,
-                "what": one.what,
-                "seconds": one.seconds,
-            })
-        };
-        let bugs: Vec<_> = hunted.iter().map(found).collect();
-        let word = if is_clean { "clean" } else { "broken" };
-        let told = json!({
-            "verdict": word, "bugs": bugs, "seeds": seeds, "failed": broken, "seconds": seconds,
-        });
+        let told = told(is_clean, &hunted, seeds, &broken, seconds);
         writeln!(out, "{told}")?;
     } else {
         writeln!(out, "{:<30} {:<14} {:>5} {:>7}", "bug", "promise", "seed", "seconds")?;
@@ -97,6 +83,27 @@ pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
         writeln!(out, "{verdict}")?;
     }
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// For machines, on one line.
+fn told(is_clean: bool, hunted: &[Hunted], seeds: u64, broken: &[u64], seconds: f64) -> Value {
+    let found = |one: &Hunted| {
+        json!({
+            "name": one.name,
+            "promise": one.promise,
+            "found": one.is_found,
+            "seed": one.seed,
+            "what": one.what,
+            "seconds": one.seconds,
+        })
+    };
+    json!({
+        "verdict": if is_clean { "clean" } else { "broken" },
+        "bugs": hunted.iter().map(found).collect::<Vec<_>>(),
+        "seeds": seeds,
+        "failed": broken,
+        "seconds": seconds,
+    })
 }
 
 /// Whether it is this one's turn, or it was asked for.
@@ -229,4 +236,27 @@ pub(crate) fn hunt(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
     // Threads that hang in a step are left behind.
     out.flush()?;
     std::process::exit(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documented::{documented, printed};
+
+    #[test]
+    fn the_fields_of_the_self_test_are_those_in_the_documents() {
+        let hunted = Hunted {
+            name: "apply-twice",
+            promise: "at most once",
+            is_found: true,
+            seed: None,
+            what: String::new(),
+            seconds: 1.0,
+        };
+        let told = told(true, &[hunted], 1, &[], 1.0);
+        assert_eq!(
+            documented(include_str!("../../../../../doc/simulator.md"), "self-test"),
+            printed(&told)
+        );
+    }
 }
