@@ -134,3 +134,14 @@ kinds! {
     17 Feature,
     18 History,
 }
+
+impl<'a> Record<'a> {
+    /// The messages of earlier records that enter a queue with this one.
+    pub const fn late_items(&self) -> Option<LateItems<'a>> {
+        match self {
+            Self::LateDecision(late) => Some(late.items),
+            Self::History(history) => Some(history.items),
+            _ => None,
+        }
+    }
+}

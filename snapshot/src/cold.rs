@@ -12,6 +12,7 @@ use std::sync::Arc;
 use zzq_wal::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};
 use zzq_wal::format::field::{put, u64_at};
+use zzq_wal::format::segment::Identity;
 
 use self::set::{LsnSet, block_from};
 use crate::error::{ReadError, WriteError};
@@ -218,12 +219,13 @@ pub struct ColdShelf<F> {
 }
 
 impl<F: DiskFile> ColdShelf<F> {
-    /// Opens those of the cold files `there` that are needed, by their numbers. Others go with the
-    /// next [`retire`](Self::retire). `used` is the highest number that any file has had, of
-    /// those, too, that are gone.
+    /// Opens those of the cold files `there` that are needed, by their numbers; each is of this
+    /// log. Others go with the next [`retire`](Self::retire). `used` is the highest number that any
+    /// file has had, of those, too, that are gone.
     pub fn open<D: Disk<File = F>>(
         disk: &D,
         there: &Listing,
+        identity: &Identity,
         mut needed: Vec<u64>,
         used: u64,
     ) -> Result<Self, ReadError> {
@@ -232,7 +234,7 @@ impl<F: DiskFile> ColdShelf<F> {
         let surplus = there.cold().iter().filter(|number| !needed.contains(number));
         let surplus = surplus.map(|number| Kind::Cold.name(*number)).collect();
         let newest = there.cold().iter().chain(&needed).fold(used, |newest, n| newest.max(*n));
-        let files = needed.into_iter().map(|number| ColdFile::open(disk, number).map(Arc::new));
+        let files = needed.into_iter().map(|number| open_own(disk, number, identity));
         Ok(Self {
             files: files.collect::<Result<_, _>>()?,
             surplus,
@@ -282,6 +284,18 @@ impl<F: DiskFile> ColdShelf<F> {
         self.surplus.extend(gone.map(|file| file.volume.name().to_owned()));
         remove_all(disk, &mut self.surplus)
     }
+}
+
+fn open_own<D: Disk>(
+    disk: &D,
+    number: u64,
+    identity: &Identity,
+) -> Result<Arc<ColdFile<D::File>>, ReadError> {
+    let file = ColdFile::open(disk, number)?;
+    if file.volume.heading().identity.log != identity.log {
+        return Err(file.volume.damage(0, "it is of another log").into());
+    }
+    Ok(Arc::new(file))
 }
 
 /// Removes these names, as far as they are there, and makes that durable.

@@ -14,6 +14,7 @@ use zzq_snapshot::{
 };
 use zzq_wal::Lsn;
 use zzq_wal::disk::Disk;
+use zzq_wal::format::segment::Identity;
 use zzq_wal::sim_disk::{SimDisk, SimFile};
 
 const GOLDEN: &[u8] = include_bytes!("golden/cold-records-v1.bin");
@@ -107,7 +108,7 @@ fn no_changed_byte_makes_another_record() {
 }
 
 fn shelf_of(disk: &SimDisk, needed: Vec<u64>, used: u64) -> Result<ColdShelf<SimFile>, ReadError> {
-    ColdShelf::open(disk, &Listing::read(disk).unwrap(), needed, used)
+    ColdShelf::open(disk, &Listing::read(disk).unwrap(), &IDENTITY, needed, used)
 }
 
 /// An image that was removed may be back, and needs the files that it had.
@@ -144,6 +145,21 @@ fn a_shelf_opens_what_is_needed_and_lets_the_rest_go() {
     assert!(shelf_of(&disk, vec![1], 0).is_err(), "what is needed is there");
     shelf.admit(write(&disk, 4, &old));
     assert_eq!(shelf.retire(&disk, |_| true).unwrap(), [""; 0]);
+}
+
+/// Files of two logs in one directory: their numbers are the same, their records are not.
+#[test]
+fn a_needed_file_of_another_log_is_refused_and_named() {
+    let disk = SimDisk::new();
+    write(&disk, 1, &records(1, 30));
+    let there = Listing::read(&disk).unwrap();
+    let other = Identity { log: [9; 16], ..IDENTITY };
+    let Err(error) = ColdShelf::open(&disk, &there, &other, vec![1], 0) else { panic!("taken") };
+    assert_eq!(
+        error.to_string(),
+        format!("{} is damaged at byte 0: it is of another log", cold_name(1))
+    );
+    ColdShelf::open(&disk, &there, &other, Vec::new(), 0).unwrap();
 }
 
 fn golden() -> Records {

@@ -417,6 +417,42 @@ fn the_image_before_finds_what_the_newest_has_moved() {
     client.ping_without_messages();
 }
 
+/// A session takes history behind the image before, which names none of it. The newest one moved
+/// that to a cold file, and the log was let go. Found by the simulator.
+#[test]
+fn the_image_before_finds_what_was_taken_of_history_since() {
+    let mut broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=1GiB"]);
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    pass_time(&broker, 1);
+    for n in 0..20 {
+        publisher.say("past", &n.to_string(), 1);
+    }
+    pass_time(&broker, 1);
+    let away = Connect::persistent(V5, "away");
+    let expect_all = |broker: &Broker, is_new: bool| {
+        let (mut client, accepted) = away.open(broker);
+        assert_eq!(accepted.session_present, !is_new);
+        if is_new {
+            client.subscribe("$replay/all/past", 1);
+        }
+        for n in 0..20 {
+            assert_eq!(client.expect_message().payload_text(), n.to_string());
+        }
+    };
+    expect_all(&broker, true);
+    pass_time(&broker, 1);
+    assert_eq!(files(&broker, "cold").len(), 0, "it stays in the log, for both images");
+    start_from_the_image_before(&mut broker);
+    expect_all(&broker, false);
+    // The next one moves it: both name it then.
+    until_moved(&broker);
+    start_from_the_image_before(&mut broker);
+    expect_all(&broker, false);
+    pass_time(&broker, 2);
+    start_from_the_image_before(&mut broker);
+    expect_all(&broker, false);
+}
+
 /// Rounds, until there is a cold file that was not there.
 fn until_moved(broker: &Broker) {
     let cold = || files(broker, "cold").into_iter().map(|(path, _)| path).collect::<Vec<_>>();

@@ -165,7 +165,7 @@ impl Folded {
         }
         let needed = images.needs().filter(|need| need.kind == NeededKind::Cold);
         let needed = needed.map(|need| need.number).collect();
-        let cold = ColdShelf::open(disk, &there, needed, 0);
+        let cold = ColdShelf::open(disk, &there, &identity, needed, 0);
         let cold = cold.map_err(|error| error.to_string())?;
         let kept = |lsn: Lsn| {
             let lsn = zzq_wal::Lsn::new(lsn.get());

@@ -82,7 +82,7 @@ pub(crate) fn load<D: Disk>(
     let used = facts.as_ref().and_then(Facts::cold_files);
     let cold = shelf.needs().filter(|need| need.kind == NeededKind::Cold);
     let cold = cold.map(|need| need.number).collect();
-    let cold = ColdShelf::open(disk, &there, cold, used.map_or(0, |range| range.last))?;
+    let cold = ColdShelf::open(disk, &there, &identity, cold, used.map_or(0, |range| range.last))?;
     let (mut covered, mut states) = (Lsn::ZERO, None);
     if let Some(image) = shelf.newest() {
         if !verdicts.is_empty() {

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -447,10 +447,15 @@ fn merge<D: Disk>(
     retained: zzq_wal::Lsn,
     room: impl Fn() -> Room,
 ) -> Result<(Volume<D::File>, Cleaned), MakeError> {
-    let mut touched = Touched::default();
+    let (mut touched, mut late) = (Touched::default(), Vec::new());
     let before_ms = base.map_or(0, |base| base.heading().time_ms);
+    let first_whole = since.log.first_whole();
+    let read = since.each(|_, _, record| {
+        touched.record(record);
+        note_late(record, first_whole..since.from, &mut late);
+    });
     // It may cover no more than the one before.
-    let time_ms = since.each(|_, _, record| touched.record(record))?.max(before_ms);
+    let time_ms = read?.max(before_ms);
     let mut state = read_touched(base, &mut touched, since.pace)?;
     since.each(|lsn, time_ms, record| state.apply(lsn, time_ms, record, &mut NoEffects))?;
     let heading = Heading {
@@ -464,7 +469,7 @@ fn merge<D: Disk>(
     let writer = shelf.begin(&**since.log.disk(), heading, since.pace)?;
     let segments = since.log.segments();
     let old_below = old_below(&segments, since.from).min(retained);
-    let needs = RefCell::new(Needs::new(segments, old_below));
+    let needs = RefCell::new(Needs::new(segments, old_below, late));
     let note = |section, key: &[u8], value: &[u8]| {
         let noted = needs.borrow_mut().note(section, key, value);
         // It was written by a state just now, or by one whose image was verified.
@@ -498,6 +503,14 @@ fn merge<D: Disk>(
     needs.extend(cleaned.needs.iter().copied());
     join(&mut needs);
     Ok((writer.finish_with(&needs)?, cleaned))
+}
+
+/// Notes the records in front of the stretch that this one names: the image before need not, and
+/// the log had them when it was written.
+fn note_late(record: &Record<'_>, before: Range<zzq_wal::Lsn>, late: &mut Vec<zzq_wal::Lsn>) {
+    let named = record.late_items().into_iter().flatten();
+    let named = named.map(|item| zzq_wal::Lsn::new(item.lsn.get()));
+    late.extend(named.filter(|lsn| before.contains(lsn)));
 }
 
 /// Records below are old: of segments that the image before covers as a whole.

@@ -1,7 +1,9 @@
 //! Which files the entries of an image need, and how much of each.
 //!
 //! Owns: the records that they name, told apart: old ones, which go to cold files, and others,
-//! which stay in their segments.
+//! which stay in their segments. What the log since the image before has named of the time before
+//! it is not old yet, for that image may not name it: whichever of the two a start takes, what the
+//! log behind it names is in the log, until there is another one.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +21,19 @@ pub(super) struct Needs {
     by_number: BTreeMap<u64, Need>,
     /// Records below are old.
     old_below: Lsn,
+    /// But for these, ascending.
+    late: Vec<Lsn>,
     old: Olds,
 }
 
 impl Needs {
-    /// For entries that name records of these segments; those below `old_below` are old.
-    pub(super) fn new(segments: Vec<KeptSegment>, old_below: Lsn) -> Self {
+    /// For entries that name records of these segments; those below `old_below` are old, but for
+    /// `late` ones, which are in the log, too.
+    pub(super) fn new(segments: Vec<KeptSegment>, old_below: Lsn, mut late: Vec<Lsn>) -> Self {
         let segments = segments.into_iter().map(|segment| (segment.first, segment)).collect();
-        Self { segments, by_number: BTreeMap::new(), old_below, old: Olds::default() }
+        late.sort_unstable();
+        late.dedup();
+        Self { segments, by_number: BTreeMap::new(), old_below, late, old: Olds::default() }
     }
 
     /// An entry goes into the image.
@@ -46,7 +53,7 @@ impl Needs {
 
     fn add(&mut self, lsn: Lsn, size: u32) {
         let bytes = u64::from(size);
-        if lsn < self.old_below {
+        if lsn < self.old_below && self.late.binary_search(&lsn).is_err() {
             self.old.add(Old { lsn, references: 1, bytes });
             return;
         }
@@ -100,8 +107,10 @@ mod tests {
             bytes: 0,
         };
         let segments = vec![segment(3, 10, 19), segment(5, 20, 29), segment(6, 30, 39)];
-        let mut needs = Needs::new(segments, Lsn::new(20));
-        for (lsn, size) in [(19, 100), (9, 1), (19, 10), (20, 1000), (25, 1), (39, 5)] {
+        let late = vec![Lsn::new(14), Lsn::new(12), Lsn::new(14), Lsn::new(11)];
+        let mut needs = Needs::new(segments, Lsn::new(20), late);
+        let noted = [(19, 100), (9, 1), (19, 10), (20, 1000), (25, 1), (39, 5), (14, 7), (12, 2)];
+        for (lsn, size) in noted {
             needs.add(Lsn::new(lsn), size);
         }
         let (needs, old) = needs.finish();
@@ -111,6 +120,6 @@ mod tests {
             .iter()
             .map(|n| (n.number, n.first.get(), n.last.get(), n.references, n.bytes))
             .collect();
-        assert_eq!(found, [(5, 20, 25, 2, 1001), (6, 39, 39, 1, 5)]);
+        assert_eq!(found, [(3, 12, 14, 2, 9), (5, 20, 25, 2, 1001), (6, 39, 39, 1, 5)]);
     }
 }
