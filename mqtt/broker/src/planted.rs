@@ -46,6 +46,8 @@ pub enum Bug {
     OffsetBeforeCommit,
     /// What a full queue loses is not counted.
     DropsUncounted,
+    /// What a full queue has dropped and nobody else takes is acknowledged to who can be refused.
+    DropsAcknowledged,
     /// What a full disk was the reason to refuse is refused when it has space again, too.
     FullForGood,
     /// The log is let go behind an image before that is there.

@@ -7,6 +7,7 @@ mod copies;
 mod cut_off;
 mod delivered;
 mod denied;
+mod dropped;
 mod exactly_once;
 mod expiry;
 mod folds;
@@ -61,7 +62,7 @@ pub enum Subject {
 }
 
 /// All of them.
-pub const PROMISES: [Promise; 20] = [
+pub const PROMISES: [Promise; 21] = [
     delivered::PROMISE,
     exactly_once::PROMISE,
     order::PROMISE,
@@ -73,6 +74,7 @@ pub const PROMISES: [Promise; 20] = [
     expiry::PROMISE,
     wills::PROMISE,
     refused::PROMISE,
+    dropped::PROMISE,
     denied::PROMISE,
     protocol::PROMISE,
     limits::PROMISE,
@@ -111,6 +113,12 @@ fn without<'l>(
     let ended = !ledger.cut_short;
     let owed = ledger.lasting().filter(move |(_, session)| ended && is_owed(ledger, id, session));
     owed.map(|(_, session)| session).filter(move |session| !has(session, id))
+}
+
+/// Its publisher speaks MQTT 5, of which alone a message is refused and the next one taken.
+fn can_be_refused(ledger: &Ledger<'_>, id: MessageId) -> bool {
+    let conn = ledger.facts(id).conn.and_then(|conn| ledger.conns.get(&conn));
+    conn.is_some_and(|conn| conn.hello.version.is_v5())
 }
 
 fn has(session: &SessionFacts, id: MessageId) -> bool {

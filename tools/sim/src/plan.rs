@@ -304,7 +304,8 @@ impl Plan {
 fn limit_queues(options: &mut BrokerOptions, clients: &mut [ClientPlan], chance: &mut Chance) {
     use QueueFull::{DropNewest, DropOldest, EndSession, Refuse};
     let limits = &mut options.limits;
-    limits.queue_full = *chance.pick(&[Refuse, Refuse, EndSession, DropOldest, DropNewest]);
+    limits.queue_full =
+        *chance.pick(&[Refuse, Refuse, EndSession, DropOldest, DropNewest, DropNewest]);
     if chance.once_in(2) {
         limits.queue_grace = Duration::from_millis(*chance.pick(&[100, 1000, 5000]));
     }
@@ -314,6 +315,12 @@ fn limit_queues(options: &mut BrokerOptions, clients: &mut [ClientPlan], chance:
     for client in clients.iter_mut().filter(|client| client.version == V31) {
         client.version = V311;
         client.weights[8] = 0;
+    }
+    if limits.queue_full == DropNewest && !chance.once_in(3) {
+        // Of what is dropped for all of them it is certain that nobody has it.
+        for client in clients {
+            (client.keeps, client.certain) = (Keeps::Always, true);
+        }
     }
 }
 

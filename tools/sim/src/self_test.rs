@@ -86,6 +86,7 @@ pub const BUGS: &[Bug] = bugs! {
     "long-wills-at-once" breaks "wills": engine LongWillsAtOnce, 1;
     "sessions-stay" breaks "presence": engine SessionsStay, 0;
     "drops-uncounted" breaks "limits": broker DropsUncounted, 84;
+    "drops-acknowledged" breaks "dropped": broker DropsAcknowledged, 0;
     "suback-at-commit" breaks "delivered": broker SubackAtCommit, 2;
     "retained-before-fence" breaks "retained": broker RetainedBeforeFence, 13;
     "retained-as-it-comes" breaks "retained": broker RetainedAsItComes, 30;

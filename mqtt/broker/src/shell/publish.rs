@@ -419,7 +419,8 @@ impl<D: Disk> Shell<D> {
         }
         let mut left = DecisionBuf::new();
         let (routed, passed_by) = self.pass_by_full(record.decision, routed, &mut left);
-        if refusable && left.is_empty() && !record.retain {
+        let is_refused = left.is_empty() && !record.retain;
+        if refusable && is_refused && !planted::is(Bug::DropsAcknowledged) {
             return Handed::Full;
         }
         let record = PublishRecord { decision: left.as_decision(), ..record };

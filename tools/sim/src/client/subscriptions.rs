@@ -24,6 +24,9 @@ const FILTERS: [&str; 12] = [
     "$share/h/b/1",
 ];
 
+/// Those before are of no group.
+const PLAIN: usize = 8;
+
 /// SUBSCRIBEs and UNSUBSCRIBEs without an answer at most: they share identifiers with messages
 /// under way, and a lane that is held up answers none of them.
 const REQUESTS_MOST: usize = 30;
@@ -54,7 +57,8 @@ impl Client {
         let v5 = self.plan.version.is_v5();
         let mut wanted: Vec<(&str, SubscribeOptions)> = Vec::new();
         for _ in 0..self.chance.within(1, 2) {
-            let filter = *self.chance.pick(&FILTERS);
+            let filters = if self.plan.certain { &FILTERS[..PLAIN] } else { &FILTERS[..] };
+            let filter = *self.chance.pick(filters);
             let shared = filter.starts_with("$share/");
             if wanted.iter().any(|(other, _)| *other == filter) {
                 continue;
@@ -62,7 +66,11 @@ impl Client {
             if shared {
                 desk.coverage.hit("op subscribe shared");
             }
-            let qos = if self.plan.listens { QoS::AtMostOnce } else { self.draw_qos() };
+            let qos = match self.draw_qos() {
+                _ if self.plan.listens => QoS::AtMostOnce,
+                QoS::AtMostOnce if self.plan.certain => QoS::AtLeastOnce,
+                qos => qos,
+            };
             let mut options = SubscribeOptions::with_qos(qos);
             if v5 {
                 options.no_local = !shared && self.chance.once_in(6);

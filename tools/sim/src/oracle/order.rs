@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zzq_types::QoS;
 
-use super::{Broken, Promise, Subject};
+use super::{Broken, Promise, Subject, can_be_refused};
 use crate::history::MessageId;
 use crate::ledger::{Ledger, SessionFacts};
 
@@ -94,10 +94,8 @@ fn was_sent_again(ledger: &Ledger<'_>, id: MessageId) -> bool {
     facts.sent != facts.sent_last
 }
 
-/// Its publisher speaks MQTT 5, of which alone a message is refused and the next one taken.
 fn may_have_been_refused(ledger: &Ledger<'_>, id: MessageId) -> bool {
-    let conn = ledger.facts(id).conn.and_then(|conn| ledger.conns.get(&conn));
-    ledger.history.may_refuse && conn.is_some_and(|conn| conn.hello.version.is_v5())
+    ledger.history.may_refuse && can_be_refused(ledger, id)
 }
 
 /// The copy that came may be a later one than that which kept the order.

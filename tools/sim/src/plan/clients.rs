@@ -31,6 +31,8 @@ pub struct ClientPlan {
     pub reads_history: bool,
     /// All it does is to subscribe to topics while others begin to publish there.
     pub joins: bool,
+    /// What it subscribes to it takes by itself, above QoS 0.
+    pub certain: bool,
     /// What it subscribes to it takes at QoS 0.
     pub listens: bool,
     /// It publishes where others are joining.
@@ -82,6 +84,7 @@ impl ClientPlan {
         late_answer: 0,
         reads_history: false,
         joins: false,
+        certain: false,
         listens: false,
         welcomes: false,
         retains: 4,
