@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 120] = [
+pub const KINDS: [&str; 127] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -67,6 +67,13 @@ pub const KINDS: [&str; 120] = [
     "disk fails to sync",
     "disk fails to read",
     "disk takes no write",
+    "disk fails to list",
+    "disk fails to open",
+    "disk fails to give back",
+    "disk says EIO",
+    "disk says ENOSPC",
+    "disk says EROFS",
+    "disk turns read-only",
     "disk full",
     "disk small",
     "disk is full",

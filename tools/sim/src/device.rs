@@ -15,7 +15,10 @@ use crate::coverage::Coverage;
 const CAPACITY: u64 = 1 << 40;
 
 /// Steps that can be told to fail, with what the coverage calls it when one does.
-const STEPS: [(Op, &str); 8] = [
+const STEPS: [(Op, &str); 11] = [
+    (Op::List, "disk fails to list"),
+    (Op::Open, "disk fails to open"),
+    (Op::GiveBack, "disk fails to give back"),
     (Op::Create, "disk fails to create"),
     (Op::Rename, "disk fails to rename"),
     (Op::Remove, "disk fails to remove"),
@@ -25,6 +28,18 @@ const STEPS: [(Op, &str); 8] = [
     (Op::Read, "disk fails to read"),
     (Op::Submit, "disk takes no write"),
 ];
+
+/// What a step that fails says, with what the coverage calls it. EIO has no kind of its own that
+/// is stable.
+const ERRORS: [(ErrorKind, &str); 3] = [
+    (ErrorKind::Other, "disk says EIO"),
+    (ErrorKind::StorageFull, "disk says ENOSPC"),
+    (ErrorKind::ReadOnlyFilesystem, "disk says EROFS"),
+];
+
+/// What changes something on the disk: all of it fails on a file system that has turned read-only.
+const CHANGES: [Op; 7] =
+    [Op::Create, Op::Rename, Op::Remove, Op::SyncDir, Op::Write, Op::Sync, Op::GiveBack];
 
 /// A disk and its writes in flight.
 #[derive(Debug)]
@@ -36,6 +51,8 @@ pub struct Device {
     write_ms: u64,
     /// Its size while nothing has filled it.
     capacity: u64,
+    /// Its file system takes no changes, whichever process asks.
+    is_read_only: bool,
 }
 
 impl Device {
@@ -44,7 +61,7 @@ impl Device {
         let capacity = bytes.unwrap_or(CAPACITY);
         let disk = SimDisk::with_capacity(capacity);
         disk.hold();
-        Self { disk, due: BTreeMap::new(), chance, write_ms, capacity }
+        Self { disk, due: BTreeMap::new(), chance, write_ms, capacity, is_read_only: false }
     }
 
     /// What was left of it after the end of a process or machine.
@@ -52,11 +69,15 @@ impl Device {
         disk.hold();
         self.disk = disk;
         self.due.clear();
+        if self.is_read_only {
+            self.take_no_changes();
+        }
     }
 
     /// Notes which steps have failed since: not all that are told to are ever made.
     pub fn note_failed(&self, coverage: &mut Coverage) {
-        for (op, _) in self.disk.take_met() {
+        for (op, fault) in self.disk.take_met() {
+            note_error(fault, coverage);
             if let Some((_, kind)) = STEPS.iter().find(|(step, _)| *step == op) {
                 coverage.hit(kind);
             }
@@ -111,6 +132,7 @@ impl Device {
             self.disk.release(token);
             return;
         };
+        note_error(fault, coverage);
         coverage.hit(match fault {
             Fault::FailWritten(_) => "disk write fails and is there",
             Fault::Short(_) => "disk write ends short",
@@ -131,9 +153,10 @@ impl Device {
 
     /// A fault that a write can meet.
     pub fn draw_fault(&mut self) -> Fault {
+        let error = self.draw_error(Op::Write);
         match self.chance.below(3) {
-            0 => Fault::Fail(ErrorKind::Other),
-            1 => Fault::FailWritten(ErrorKind::Other),
+            0 => Fault::Fail(error),
+            1 => Fault::FailWritten(error),
             _ => Fault::Short(self.chance.index(9000)),
         }
     }
@@ -141,11 +164,32 @@ impl Device {
     /// One of the next steps of some kind fails.
     pub fn fail_a_step(&mut self) {
         let (op, _) = *self.chance.pick(&STEPS);
+        let error = self.draw_error(op);
         let fault = match self.chance.below(2) {
-            0 => Fault::Fail(ErrorKind::Other),
-            _ => Fault::FailWritten(ErrorKind::Other),
+            0 => Fault::Fail(error),
+            _ => Fault::FailWritten(error),
         };
         self.disk.fail(op, self.chance.within(1, 3), fault);
+    }
+
+    /// What an operation of some kind says when it fails.
+    fn draw_error(&mut self, op: Op) -> ErrorKind {
+        if CHANGES.contains(&op) || op == Op::Submit {
+            return self.chance.pick(&ERRORS).0;
+        }
+        ErrorKind::Other
+    }
+
+    /// Its file system takes no changes from now on, as kernels have it when one has failed.
+    pub fn turn_read_only(&mut self) {
+        self.is_read_only = true;
+        self.take_no_changes();
+    }
+
+    fn take_no_changes(&self) {
+        for op in CHANGES {
+            self.disk.fail_always(op, Fault::Fail(ErrorKind::ReadOnlyFilesystem));
+        }
     }
 
     /// Little space is left from now on.
@@ -157,6 +201,7 @@ impl Device {
 
     /// Faults to come are taken back, and it is as large as it was.
     pub fn heal(&mut self) {
+        self.is_read_only = false;
         self.disk.heal();
         self.disk.set_capacity(self.capacity);
     }
@@ -176,5 +221,13 @@ impl Device {
     /// Writes come back at once from now on.
     pub fn hurry(&mut self) {
         self.write_ms = 1;
+    }
+}
+
+/// Notes what a fault says.
+fn note_error(fault: Fault, coverage: &mut Coverage) {
+    let (Fault::Fail(error) | Fault::FailWritten(error)) = fault else { return };
+    if let Some((_, kind)) = ERRORS.iter().find(|(known, _)| *known == error) {
+        coverage.hit(kind);
     }
 }

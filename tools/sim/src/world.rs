@@ -68,6 +68,7 @@ pub struct World {
     power_counts: bool,
     /// Somebody has told the disk to fail.
     disk_may_fail: bool,
+    /// When the disk has space again, or takes changes.
     space_comes_at: Option<u64>,
     /// The broker says that its disk is full.
     is_full: bool,
@@ -160,7 +161,7 @@ impl World {
         history.lanes_rest_ms = if sleeps { 3 * plan.faults.sleep_ms } else { 0 };
         history.in_memory = plan.in_memory;
         history.logs_needed = !plan.in_memory && plan.options.log == LogPolicy::Needed;
-        history.disk_may_fail = plan.faults.step_fails > 0;
+        history.disk_may_fail = plan.faults.step_fails > 0 || plan.faults.disk_read_only > 0;
         for mode in plan.modes() {
             coverage.hit(mode);
         }

@@ -14,6 +14,7 @@ pub struct Faults {
     pub write_fails: u64,
     pub step_fails: u64,
     pub disk_full: u64,
+    pub disk_read_only: u64,
     pub clock_step: u64,
     pub lane_sleeps: u64,
     /// The longest sleep in ms.
@@ -38,6 +39,7 @@ impl Faults {
             write_fails: 0,
             step_fails: 0,
             disk_full: 0,
+            disk_read_only: 0,
             in_recovery: 0,
             image: 0,
             in_image: 0,
@@ -57,6 +59,7 @@ impl Faults {
         write_fails: 0,
         step_fails: 0,
         disk_full: 0,
+        disk_read_only: 0,
         clock_step: 0,
         lane_sleeps: 0,
         sleep_ms: 1,
@@ -81,6 +84,7 @@ impl Faults {
             disk_full: draw(&[0, 0, 300]),
             clock_step: draw(&[0, 0, 0, 200]),
             in_recovery: draw(&[0, 3, 6]),
+            disk_read_only: draw(&[0, 0, 0, 400]),
             ..Self::NONE
         }
     }

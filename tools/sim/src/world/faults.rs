@@ -53,6 +53,12 @@ impl World {
             self.node.device.fill();
             self.space_comes_at = Some(now + self.chance.within(500, 8000));
         }
+        if self.chance.once_in(faults.disk_read_only) && self.space_comes_at.is_none() {
+            self.coverage.hit("disk turns read-only");
+            self.disk_may_fail = true;
+            self.node.device.turn_read_only();
+            self.space_comes_at = Some(now + self.chance.within(500, 8000));
+        }
         if self.images.once_in(faults.image) && self.node.broker.is_some() {
             self.make_image();
         }
