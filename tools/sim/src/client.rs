@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zzq_codec::{AckKind, Packet};
 
-use self::aliases::Aliases;
+use self::aliases::{Aliases, Own};
 use self::input::Input;
 use self::memory::Memory;
 use crate::chance::Chance;
@@ -59,6 +59,7 @@ pub struct Client {
     memory: Memory,
     input: Input,
     aliases: Aliases,
+    own_aliases: Own,
     output: Vec<u8>,
     /// Answers that it has not given yet, in their order.
     owed: VecDeque<Owed>,
@@ -130,6 +131,7 @@ impl Client {
             memory: Memory::default(),
             input: Input::default(),
             aliases: Aliases::default(),
+            own_aliases: Own::default(),
             output: Vec::new(),
             owed: VecDeque::new(),
             requests: BTreeMap::new(),
@@ -262,6 +264,7 @@ impl Client {
     fn forget_connection(&mut self) {
         self.input = Input::default();
         self.aliases = Aliases::default();
+        self.own_aliases = Own::default();
         self.output.clear();
         self.owed.clear();
         self.requests.clear();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 127] = [
+pub const KINDS: [&str; 129] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -34,6 +34,8 @@ pub const KINDS: [&str; 127] = [
     "op resend",
     "op repeat",
     "op chat",
+    "op define alias",
+    "op publish by alias",
     "op late answer",
     "op refuse",
     "op stop reading",

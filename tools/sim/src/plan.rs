@@ -88,7 +88,7 @@ impl Plan {
         if is_limited {
             limit_queues(&mut options, &mut clients, &mut Chance::new(seed, "full queues"));
         }
-        draw_habits(&mut clients, seed);
+        draw_habits(&mut options, &mut clients, seed);
         let mut modes = Chance::new(seed, "modes");
         let in_memory = modes.once_in(8);
         if modes.once_in(5) {
@@ -325,10 +325,14 @@ fn limit_queues(options: &mut BrokerOptions, clients: &mut [ClientPlan], chance:
 }
 
 /// What clients take, refuse, and how much they say at once.
-fn draw_habits(clients: &mut [ClientPlan], seed: u64) {
+fn draw_habits(options: &mut BrokerOptions, clients: &mut [ClientPlan], seed: u64) {
     let mut aliases = Chance::new(seed, "aliases");
+    options.limits.topic_alias_maximum = *aliases.pick(&[64, 64, 3, 1, 0]);
+    // What clients define is far below what is free: only the broker's own lack room.
+    options.limits.max_alias_bytes_total = *aliases.pick(&[256 << 20, 256 << 20, 120, 0]);
     for client in clients.iter_mut().filter(|client| client.version.is_v5()) {
         client.aliases = *aliases.pick(&[0, 1, 2, 10]);
+        client.names = *aliases.pick(&[0, 1, 3]);
     }
     let large = *Chance::new(seed, "large messages").pick(&[40, 40, 8]);
     for client in clients.iter_mut() {

@@ -5,6 +5,7 @@ use zzq_types::{
     PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode, SubscribeOptions, TopicName,
 };
 
+use super::aliases::Naming;
 use super::memory::UnderWay;
 use super::packets::{packet_id, payload};
 use super::{Client, Desk, Line};
@@ -446,6 +447,16 @@ impl Client {
         if let Some(seconds) = message.expiry_s {
             push(&mut properties, Property::MessageExpiry(seconds));
         }
+        // A message that is sent again is named as the connection of now has it.
+        let naming = self.own_aliases.name(&message.topic, self.plan.names, &mut self.chance);
+        if let Naming::Defines(alias) | Naming::By(alias) = naming {
+            push(&mut properties, Property::TopicAlias(alias.get()));
+        }
+        match naming {
+            Naming::Plain => {}
+            Naming::Defines(_) => desk.coverage.hit("op define alias"),
+            Naming::By(_) => desk.coverage.hit("op publish by alias"),
+        }
         let bytes = payload(id, &message);
         desk.note(Event::Published { conn, message: id, packet_id: as_id, dup });
         self.send(
@@ -454,6 +465,7 @@ impl Client {
                 dup,
                 retain: message.retain,
                 properties: properties.as_properties(),
+                topic: Some(topic).filter(|_| !matches!(naming, Naming::By(_))),
                 ..Publish::new(topic, delivery, &bytes)
             }),
         );

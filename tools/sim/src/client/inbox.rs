@@ -3,6 +3,7 @@
 use zzq_codec::{Ack, AckKind, ConnAck, Decoder, Delivery, Limits, Packet, Publish, SubAck};
 use zzq_types::{PacketId, Property, PropertyId, ProtocolVersion, QoS, ReasonCode};
 
+use super::aliases::Own;
 use super::memory::UnderWay;
 use super::packets::{message_of, packet_id};
 use super::subscriptions::HISTORY;
@@ -99,6 +100,10 @@ impl Client {
             _ => "session present",
         });
         desk.note(Event::Accepted { conn, present });
+        self.own_aliases = Own::new(match ack.properties.find(PropertyId::TopicAliasMaximum) {
+            Some(Property::TopicAliasMaximum(most)) => most,
+            _ => 0,
+        });
         self.memory.unanswered = std::mem::take(&mut self.left_unanswered);
         self.line = Line::Up(conn, hello);
         (self.must_clean, self.is_unheard) = (false, false);

@@ -16,6 +16,8 @@ pub struct ClientPlan {
     pub window: u16,
     /// Topic aliases that it takes; MQTT 5 alone.
     pub aliases: u16,
+    /// Once in so many messages it gives a topic an alias, if the broker takes any; 0: it does not.
+    pub names: u64,
     /// Messages it has under way at most.
     pub under_way: usize,
     /// In seconds.
@@ -77,6 +79,7 @@ impl ClientPlan {
         keeps: Keeps::Always,
         window: 1000,
         aliases: 0,
+        names: 0,
         under_way: 1,
         keep_alive: 0,
         weights: [0; 9],
