@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 129] = [
+pub const KINDS: [&str; 135] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -58,6 +58,9 @@ pub const KINDS: [&str; 129] = [
     "net half-open for the broker",
     "net half-open for the client",
     "net stalled receiver",
+    "net delay",
+    "net late piece",
+    "net split",
     "disk write fails",
     "disk write fails and is there",
     "disk write ends short",
@@ -78,6 +81,7 @@ pub const KINDS: [&str; 129] = [
     "disk turns read-only",
     "disk full",
     "disk small",
+    "foreign files",
     "disk is full",
     "disk has space again",
     "disk late completion",
@@ -103,6 +107,8 @@ pub const KINDS: [&str; 129] = [
     "recovery takes back what was trimmed",
     "recovery takes back what was not used",
     "recovery from an image",
+    "recovery from the image before",
+    "recovery within a record",
     "stop in good order",
     "log read-only",
     "session present",

@@ -197,6 +197,8 @@ pub enum Event {
     /// The log was copied while the broker served, and the copy compared with it; `Err` says how
     /// they differ.
     Copied { outcome: Result<(), String> },
+    /// A file of somebody else in the broker's directory is not as it was.
+    Touched { file: String },
     /// At the very end: somebody still waits, for this.
     Waits { client: ClientId, what: String },
 }

@@ -40,6 +40,8 @@ pub struct Network {
     pub weather: Weather,
     links: BTreeMap<Conn, Link>,
     chance: Chance,
+    /// What pieces have met on their way, as the coverage calls it.
+    met: Vec<&'static str>,
 }
 
 #[derive(Debug)]
@@ -63,12 +65,17 @@ struct Way {
     /// Behind all pieces.
     end: Option<(u64, Ending)>,
     latest_due: u64,
+    /// Writes so far.
+    writes: u64,
 }
 
 #[derive(Debug)]
 struct Piece {
     due_ms: u64,
     written_ms: u64,
+    /// The last write that has bytes in it.
+    write: u64,
+    is_late: bool,
     bytes: Vec<u8>,
 }
 
@@ -93,32 +100,50 @@ pub enum Arrival {
 impl Way {
     fn push(&mut self, bytes: &[u8], now: u64, weather: Weather, chance: &mut Chance) {
         let mut rest = bytes;
+        self.writes += 1;
         while !rest.is_empty() {
             let most = rest.len().min(weather.piece);
             let len = if chance.once_in(3) { 1 + chance.index(most) } else { most };
-            let due_ms = self.due(now, weather, chance);
-            self.append(&rest[..len], due_ms, now);
+            let (due_ms, is_late) = self.due(now, weather, chance);
+            let bytes = rest[..len].to_vec();
+            self.append(Piece { due_ms, written_ms: now, write: self.writes, is_late, bytes });
             rest = &rest[len..];
         }
     }
 
-    /// Nothing overtakes what was sent before.
-    fn due(&mut self, now: u64, weather: Weather, chance: &mut Chance) -> u64 {
+    /// Nothing overtakes what was sent before. When it comes, and whether by itself that is late.
+    fn due(&mut self, now: u64, weather: Weather, chance: &mut Chance) -> (u64, bool) {
         let late = if chance.once_in(weather.late_once_in) { chance.within(500, 2500) } else { 0 };
         let due = now + chance.within(0, weather.delay_ms) + late;
         self.latest_due = self.latest_due.max(due);
-        self.latest_due
+        (self.latest_due, late > 0)
     }
 
     /// What is due together comes together.
-    fn append(&mut self, bytes: &[u8], due_ms: u64, written_ms: u64) {
-        self.bytes += bytes.len();
+    fn append(&mut self, piece: Piece) {
+        self.bytes += piece.bytes.len();
         match self.pieces.back_mut() {
-            Some(last) if last.due_ms == due_ms && last.written_ms == written_ms => {
-                last.bytes.extend_from_slice(bytes);
+            Some(last) if (last.due_ms, last.written_ms) == (piece.due_ms, piece.written_ms) => {
+                last.bytes.extend_from_slice(&piece.bytes);
+                last.write = piece.write;
+                last.is_late |= piece.is_late;
             }
-            _ => self.pieces.push_back(Piece { due_ms, written_ms, bytes: bytes.to_vec() }),
+            _ => self.pieces.push_back(piece),
         }
+    }
+
+    /// The piece that is due next, and what it has met.
+    fn take(&mut self, met: &mut Vec<&'static str>) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        self.bytes -= piece.bytes.len();
+        let goes_on = self.pieces.front().is_some_and(|next| next.write == piece.write);
+        let ways = [
+            ("net delay", piece.due_ms > piece.written_ms),
+            ("net late piece", piece.is_late),
+            ("net split", goes_on),
+        ];
+        met.extend(ways.into_iter().filter(|(_, is_so)| *is_so).map(|(way, _)| way));
+        Some(piece)
     }
 
     fn next_due(&self) -> Option<u64> {
@@ -135,7 +160,7 @@ impl Way {
 impl Network {
     /// Without connections.
     pub fn new(weather: Weather, chance: Chance) -> Self {
-        Self { weather, links: BTreeMap::new(), chance }
+        Self { weather, links: BTreeMap::new(), chance, met: Vec::new() }
     }
 
     /// A connection whose other end the broker will accept.
@@ -174,7 +199,7 @@ impl Network {
     pub fn finish(&mut self, conn: Conn, now: u64) {
         let (weather, chance) = (self.weather, &mut self.chance);
         if let Some(link) = self.links.get_mut(&conn).filter(|link| !link.is_cut) {
-            let due = link.to_broker.due(now, weather, chance);
+            let (due, _) = link.to_broker.due(now, weather, chance);
             link.to_broker.end = Some((due, Ending::Closed));
         }
     }
@@ -185,7 +210,8 @@ impl Network {
         let (weather, chance) = (self.weather, &mut self.chance);
         let Some(link) = self.links.get_mut(&conn) else { return };
         if !link.is_cut {
-            let due = link.to_broker.due(now, weather, chance).max(now + after);
+            let (due, _) = link.to_broker.due(now, weather, chance);
+            let due = due.max(now + after);
             link.to_broker.end = Some((due, Ending::GivenUp));
         }
         link.is_left = true;
@@ -274,7 +300,7 @@ impl Network {
             link.stalled |= left == 0;
             peer.set_window(left);
             if ended && link.to_client.end.is_none() {
-                let due = link.to_client.due(now, weather, chance);
+                let (due, _) = link.to_client.due(now, weather, chance);
                 link.to_client.end = Some((due, Ending::Closed));
             }
         }
@@ -315,12 +341,11 @@ impl Network {
     pub fn deliver(&mut self, conn: Conn, toward: Toward) -> Option<Arrival> {
         let link = self.links.get_mut(&conn)?;
         if toward == Toward::Broker {
-            link.give_broker();
+            link.give_broker(&mut self.met);
             return None;
         }
         let way = &mut link.to_client;
-        if let Some(piece) = way.pieces.pop_front() {
-            way.bytes -= piece.bytes.len();
+        if let Some(piece) = way.take(&mut self.met) {
             if !link.is_cut
                 && let Some(peer) = &link.peer
             {
@@ -337,6 +362,11 @@ impl Network {
         Some(Arrival::End(how, link.stalled))
     }
 
+    /// What pieces have met since this was asked last.
+    pub fn take_met(&mut self) -> Vec<&'static str> {
+        std::mem::take(&mut self.met)
+    }
+
     /// Whether the broker has not read all that came to it.
     pub fn has_unread(&self) -> bool {
         let mut peers = self.links.values().filter_map(|link| link.peer.as_ref());
@@ -350,10 +380,9 @@ impl Network {
 }
 
 impl Link {
-    fn give_broker(&mut self) {
+    fn give_broker(&mut self, met: &mut Vec<&'static str>) {
         let Some(peer) = &self.peer else { return };
-        if let Some(piece) = self.to_broker.pieces.pop_front() {
-            self.to_broker.bytes -= piece.bytes.len();
+        if let Some(piece) = self.to_broker.take(met) {
             peer.send(&piece.bytes);
             return;
         }
@@ -399,6 +428,21 @@ mod tests {
         assert!(way.pieces.iter().map(|piece| piece.due_ms).is_sorted());
         let got: Vec<u8> = way.pieces.into_iter().flat_map(|piece| piece.bytes).collect();
         assert_eq!(got, sent);
+    }
+
+    #[test]
+    fn what_a_piece_meets_is_told() {
+        let (mut network, _driver) = network();
+        network.send(ONE, &[7; 60], 0);
+        network.send(ONE, &[7; 60], 1);
+        while let Some(&(conn, toward)) = network.due(100_000).first() {
+            network.deliver(conn, toward);
+        }
+        let met = network.take_met();
+        for way in ["net delay", "net late piece", "net split"] {
+            assert!(met.contains(&way), "{way}: {met:?}");
+        }
+        assert_eq!(network.take_met(), [""; 0]);
     }
 
     #[test]

@@ -10,10 +10,11 @@ use zzq_broker::{BrokerOptions, StartError};
 use zzq_engine::image::{Sections, Select};
 use zzq_engine::{NoEffects, Record, Shard, State};
 use zzq_lanes::{LaneWaker, Limits as LaneLimits};
+use zzq_snapshot::{Listing, Shelf, at_full_speed};
 use zzq_types::Lsn;
 use zzq_wal::format::segment::Identity;
 use zzq_wal::sim_disk::SimDisk;
-use zzq_wal::{Log, Options as LogOptions};
+use zzq_wal::{Log, Options as LogOptions, read_facts};
 
 use crate::chance::Chance;
 use crate::clock::SimClock;
@@ -156,6 +157,21 @@ impl Node {
                 Some(self.folded.compare(&copy, broker.log()?).map(|()| true))
             }
         }
+    }
+
+    /// Changes a bit of the newest image where the one before it is as good. False: there are not
+    /// two.
+    pub fn spoil_newest_image(&mut self) -> bool {
+        let disk = &self.device.disk;
+        let (Ok(there), Ok(facts)) = (Listing::read(disk), read_facts(disk)) else { return false };
+        let opened = Shelf::open(disk, &there, &facts.identity, None, at_full_speed());
+        let Ok((images, _)) = opened else { return false };
+        let Some(newest) = images.newest().filter(|_| images.images().count() > 1) else {
+            return false;
+        };
+        let Ok(bytes) = disk.bytes(newest.name()) else { return false };
+        let (at, bit) = (self.chance.below(bytes.len() as u64), self.chance.below(8));
+        disk.flip(newest.name(), at, u8::try_from(bit).unwrap_or(0)).is_ok()
     }
 
     /// The fold of all that is committed, and its last record. `None`: there is no log, or its disk

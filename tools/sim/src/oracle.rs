@@ -22,6 +22,7 @@ mod protocol;
 mod refused;
 mod retained;
 mod space;
+mod strangers;
 mod subscriptions;
 mod wills;
 
@@ -62,7 +63,7 @@ pub enum Subject {
 }
 
 /// All of them.
-pub const PROMISES: [Promise; 21] = [
+pub const PROMISES: [Promise; 22] = [
     delivered::PROMISE,
     exactly_once::PROMISE,
     order::PROMISE,
@@ -81,6 +82,7 @@ pub const PROMISES: [Promise; 21] = [
     space::PROMISE,
     folds::PROMISE,
     copies::PROMISE,
+    strangers::PROMISE,
     cut_off::PROMISE,
     let_in::PROMISE,
     healed::PROMISE,

@@ -48,6 +48,8 @@ pub struct Plan {
     /// At a start, queues of clients that are away stay in the image if their first entry there
     /// has so many bytes.
     pub leaves_from: usize,
+    /// There are files of others in the broker's directory.
+    pub has_strangers: bool,
     /// Bytes of the disk, if it is small enough to become full of what is kept.
     pub disk_bytes: Option<u64>,
     /// The longest time a write takes, in ms.
@@ -138,12 +140,14 @@ impl Plan {
             faults: Faults {
                 image: *images.pick(&[0, 25, 60, 150]),
                 in_image: *images.pick(&[0, 3, 8]),
+                spoils_image: *images.pick(&[0, 0, 4]),
                 copy: *Chance::new(seed, "how often to copy").pick(&[0, 0, 0, 100]),
                 lane_sleeps: *crowd.pick(&[0, 10, 60]),
                 sleep_ms: *crowd.pick(&[150, 150, 2500]),
                 ..Faults::new(&mut chance)
             },
             leaves_from: *images.pick(&[0, 0, 40, usize::MAX]),
+            has_strangers: !in_memory && Chance::new(seed, "strangers").once_in(4),
             disk_bytes: None,
             write_ms: *chance.pick(&[1, 10, 60, 200]),
             drift: *chance.pick(&[0, 0, 300, -300]),

@@ -155,6 +155,7 @@ fn touches(event: &Event) -> Touches {
         | Event::Dropped { .. }
         | Event::EndedFull { .. }
         | Event::Healed
+        | Event::Touched { .. }
         | Event::Folded { outcome: Err(_), .. }
         | Event::Imaged { outcome: Err(_) }
         | Event::Copied { outcome: Err(_) } => Touches { is_broker: true, ..Touches::default() },

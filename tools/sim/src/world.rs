@@ -10,6 +10,7 @@ mod full;
 mod heal;
 mod lodger;
 mod space;
+mod strangers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -171,8 +172,13 @@ impl World {
             Client::new(ClientId(at), name, plan.clone(), seed)
         });
         let clients = clients.collect();
+        let node = Node::new(&plan, clock.clone(), seed);
+        if plan.has_strangers {
+            strangers::lay(&node.device.disk);
+            coverage.hit("foreign files");
+        }
         Self {
-            node: Node::new(&plan, clock.clone(), seed),
+            node,
             network: Network::new(plan.weather, Chance::new(seed, "network")),
             faults: plan.faults,
             plan,
@@ -383,6 +389,9 @@ impl World {
 
     fn deliver(&mut self, conn: Conn, toward: Toward) {
         let arrival = self.network.deliver(conn, toward);
+        for way in self.network.take_met() {
+            self.coverage.hit(way);
+        }
         let (Some(arrival), Some(&at)) = (arrival, self.conns.get(&conn)) else { return };
         let before = self.history.entries.len();
         let (client, desk) = self.client(at);
@@ -494,6 +503,7 @@ impl World {
         let folds = self.node.die(how);
         self.note_folds(folds);
         self.note(Event::Died { how });
+        self.look_at_strangers();
         if self.plan.in_memory {
             // Its sessions are gone with it.
             self.clients.iter_mut().for_each(Client::session_ended);

@@ -27,6 +27,8 @@ pub struct Faults {
     pub image: u64,
     /// Once in so many images the power goes while one is made.
     pub in_image: u64,
+    /// Once in so many starts the newest image is damaged, if there is another.
+    pub spoils_image: u64,
     /// The log is copied, and at the end the broker goes on with a copy; no fault either.
     pub copy: u64,
 }
@@ -43,6 +45,7 @@ impl Faults {
             in_recovery: 0,
             image: 0,
             in_image: 0,
+            spoils_image: 0,
             copy: 0,
             behind_delivery: 0,
             ..self
@@ -67,6 +70,7 @@ impl Faults {
         in_recovery: 0,
         image: 0,
         in_image: 0,
+        spoils_image: 0,
         copy: 0,
     };
 

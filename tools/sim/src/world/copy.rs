@@ -110,6 +110,8 @@ impl World {
         match copy_log(&|| Ok(disk.clone()), &target, Wish::End, &mut |_| {}) {
             Ok(_) => {
                 self.coverage.hit("start on a copy");
+                // A copy has no strangers.
+                self.plan.has_strangers = false;
                 self.node.device.replace(target.restart());
             }
             Err(error) => self.note(Event::Copied { outcome: Err(error.to_string()) }),

@@ -180,7 +180,13 @@ impl World {
         };
         let ends = |is: fn(&End) -> bool| found.segments.iter().any(|segment| is(&segment.end));
         let cleared = |why| found.cleared.iter().any(|cleared| cleared.why == why);
+        let log = self.node.broker.as_ref().and_then(Broker::log);
+        let is_within = log.is_some_and(|log| {
+            let first = log.segments().first().map(|segment| segment.first);
+            first.is_some_and(|first| first < log.first_whole())
+        });
         let ways = [
+            ("recovery within a record", is_within),
             ("recovery clean end", ends(|end| matches!(end, End::Clean { .. }))),
             ("recovery torn end", ends(|end| matches!(end, End::Torn { .. }))),
             ("recovery void segment", ends(|end| matches!(end, End::Void))),
@@ -198,11 +204,18 @@ impl World {
         }
     }
 
+    /// A removal that has failed may bring an image back of which nothing else is there any more.
+    fn spoil_an_image(&mut self) -> bool {
+        let is_sound = !self.calm && !self.history.disk_may_fail;
+        is_sound && self.images.once_in(self.faults.spoils_image) && self.node.spoil_newest_image()
+    }
+
     pub(super) fn start(&mut self) {
         if !self.calm && self.chance.once_in(self.faults.in_recovery) {
             self.node.device.disk.cut_power(self.chance.within(1, 12));
             self.power_counts = true;
         }
+        let is_spoilt = self.spoil_an_image();
         let started = self.node.start();
         self.node.device.note_failed(&mut self.coverage);
         let now = self.now();
@@ -212,6 +225,9 @@ impl World {
                 let wall_ms = self.clock.reading().wall_ms;
                 self.note(Event::Started { wall_ms });
                 self.mark_recovery();
+                if is_spoilt {
+                    self.coverage.hit("recovery from the image before");
+                }
                 self.helper_waits = true;
                 self.reader_waits = true;
             }

@@ -61,6 +61,7 @@ impl World {
         let folds = self.node.fold();
         self.note_folds(folds);
         self.note_waits();
+        self.look_at_strangers();
     }
 
     /// Until nobody has waited or seen anything for a while, and nothing is under way: a PINGREQ
