@@ -24,6 +24,7 @@ use self::slab::Slab;
 use self::subs::{Subs, Terms};
 use self::table::IdTable;
 use self::trie::{Trie, Walk};
+use crate::planted::{self, Bug};
 use crate::{SessionNumber, SubNumber};
 
 pub(crate) use self::group::{Draw, Hashes};
@@ -199,6 +200,9 @@ impl Index {
     //= MQTT5-3.10.4-1
     //= MQTT5-3.10.4-2
     pub fn remove(&mut self, filter: Filter<'_>, session: SessionNumber) -> bool {
+        if planted::is(Bug::UnsubscribedStays) {
+            return true;
+        }
         let Some(slot) = self.sessions.slot(session) else { return false };
         let Some(id) = self.find_entry(filter.topic_filter()) else { return false };
         let heads = self.sessions.heads();

@@ -30,6 +30,8 @@ pub enum Bug {
     LongWillsAtOnce,
     /// Sessions whose expiry has passed stay.
     SessionsStay,
+    /// What was unsubscribed is still routed to.
+    UnsubscribedStays,
 }
 
 #[cfg(not(feature = "planted-bugs"))]

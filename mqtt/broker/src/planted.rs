@@ -48,6 +48,16 @@ pub enum Bug {
     DropsUncounted,
     /// What a full queue has dropped and nobody else takes is acknowledged to who can be refused.
     DropsAcknowledged,
+    /// A message that waited tells the expiry that it was published with.
+    ExpiryNotLowered,
+    /// Who may not receive a message is sent it.
+    DeniedDelivered,
+    /// An alias that a client defines stands for nothing.
+    AliasForgotten,
+    /// A CONNECT may be as large as any packet.
+    ConnectSizeIgnored,
+    /// The last of the publishes that were set aside goes on first.
+    HeldLastFirst,
     /// What a full disk was the reason to refuse is refused when it has space again, too.
     FullForGood,
     /// The log is let go behind an image before that is there.

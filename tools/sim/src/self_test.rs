@@ -14,7 +14,8 @@ pub struct Bug {
     pub name: &'static str,
     /// The promise that it breaks: a file of [`crate::oracle`], or `invariants`.
     pub promise: &'static str,
-    /// A seed that has found it, to begin with: any change of what seeds are like may outdate it.
+    /// A seed below [`SEEDS_MAX`] that has found it, to begin with: any change of what seeds are like
+    /// may outdate it.
     pub hint: u64,
     #[cfg(feature = "planted-bugs")]
     plant: fn(),
@@ -86,10 +87,16 @@ pub const BUGS: &[Bug] = bugs! {
     "long-wills-at-once" breaks "wills": engine LongWillsAtOnce, 1;
     "sessions-stay" breaks "presence": engine SessionsStay, 0;
     "drops-uncounted" breaks "limits": broker DropsUncounted, 84;
-    "drops-acknowledged" breaks "dropped": broker DropsAcknowledged, 0;
+    "drops-acknowledged" breaks "dropped": broker DropsAcknowledged, 160;
     "suback-at-commit" breaks "delivered": broker SubackAtCommit, 2;
     "retained-before-fence" breaks "retained": broker RetainedBeforeFence, 13;
     "retained-as-it-comes" breaks "retained": broker RetainedAsItComes, 30;
+    "unsubscribed-stays" breaks "subscriptions": engine UnsubscribedStays, 3;
+    "expiry-not-lowered" breaks "expiry": broker ExpiryNotLowered, 10;
+    "denied-delivered" breaks "denied": broker DeniedDelivered, 4;
+    "alias-forgotten" breaks "cut_off": broker AliasForgotten, 0;
+    "connect-size-ignored" breaks "let_in": broker ConnectSizeIgnored, 1;
+    "held-last-first" breaks "order": broker HeldLastFirst, 2;
     "trimmed-before-mark" breaks "healed": broker TrimmedBeforeMark, 1;
     "full-for-good" breaks "space": broker FullForGood, 22;
     "cut-in-place" breaks "presence": wal NotInPlace, 65;
@@ -126,6 +133,7 @@ mod tests {
         let names: BTreeSet<_> = BUGS.iter().map(|bug| bug.name).collect();
         assert_eq!(names.len(), BUGS.len());
         for bug in BUGS {
+            assert!(bug.hint < SEEDS_MAX, "{bug:?}");
             let known = PROMISES.iter().any(|promise| promise.name == bug.promise);
             assert!(known || bug.promise == INVARIANTS, "{bug:?}");
             assert_eq!(Bug::of(bug.name).map(|same| same.promise), Some(bug.promise));

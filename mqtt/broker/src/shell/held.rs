@@ -21,6 +21,7 @@ use zzq_wal::disk::Disk;
 use super::hold::HOLD;
 use super::link::Link;
 use super::{Flow, Io, Shell};
+use crate::planted::{self, Bug};
 
 /// Connections that are tried in one turn.
 const STEPS: usize = 256;
@@ -122,6 +123,11 @@ impl Holding {
         self.bytes -= bytes;
         self.has_freed |= bytes > 0;
     }
+}
+
+/// What was set aside first.
+fn next<T>(packets: &mut VecDeque<T>) -> Option<T> {
+    if planted::is(Bug::HeldLastFirst) { packets.pop_back() } else { packets.pop_front() }
 }
 
 impl<D: Disk> Shell<D> {
@@ -240,7 +246,7 @@ impl<D: Disk> Shell<D> {
     fn go_on_held_of(&mut self, io: &mut Io<'_, D>, conn: ConnId) -> bool {
         loop {
             let Some(link) = self.links.up_mut(conn) else { return false };
-            let Some(aside) = link.held.as_mut().and_then(|held| held.packets.pop_front()) else {
+            let Some(aside) = link.held.as_mut().and_then(|held| next(&mut held.packets)) else {
                 break;
             };
             let publish = link.decoder.decode(&aside.packet);

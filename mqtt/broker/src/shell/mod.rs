@@ -107,6 +107,7 @@ use crate::clock::Clock;
 use crate::fetch::FetchSeat;
 use crate::hooks::AskSeat;
 use crate::metrics::Counts;
+use crate::planted::{self, Bug};
 use crate::replay::ReplaySeat;
 use crate::seldom::Seldom;
 use crate::shared::Shared;
@@ -352,7 +353,9 @@ impl<D: Disk> Shell<D> {
     /// Reads a client from its CONNECT on, until it is let in.
     fn decoder(&self) -> Decoder {
         let limits = &self.shared.options.limits;
-        let max_packet = limits.max_connect_size.min(limits.max_packet_size);
+        let is_any = planted::is(Bug::ConnectSizeIgnored);
+        let most = if is_any { u32::MAX } else { limits.max_connect_size };
+        let max_packet = most.min(limits.max_packet_size);
         Decoder::of_clients(PacketLimits { max_packet }).with_bridges()
     }
 

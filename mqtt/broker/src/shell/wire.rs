@@ -15,6 +15,7 @@ use zzq_types::{
 use super::alias::{Given, Naming};
 use super::link::Link;
 use crate::metrics::Counts;
+use crate::planted::{self, Bug};
 
 /// From here on a payload for many is shared and not copied.
 const SHARE_MIN: usize = 4096;
@@ -389,6 +390,7 @@ fn renew_expiry(out: &mut PropertiesBuf, from: Properties<'_>, expires_ms: u64, 
             Property::MessageExpiry(all) => {
                 // Log time may be ahead of this lane's clock: nobody is told more than was asked.
                 let left = u32::try_from(left).unwrap_or(u32::MAX).min(all);
+                let left = if planted::is(Bug::ExpiryNotLowered) { all } else { left };
                 let pushed = out.push(Property::MessageExpiry(left));
                 assert!(pushed.is_ok(), "an integer is never too long");
             }
