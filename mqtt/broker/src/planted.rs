@@ -58,6 +58,10 @@ pub enum Bug {
     ConnectSizeIgnored,
     /// The last of the publishes that were set aside goes on first.
     HeldLastFirst,
+    /// Whoever reads history gets it from the oldest on, wherever it wanted to start.
+    StartIgnored,
+    /// History goes as if none were to be kept.
+    RetentionIgnored,
     /// What a full disk was the reason to refuse is refused when it has space again, too.
     FullForGood,
     /// The log is let go behind an image before that is there.

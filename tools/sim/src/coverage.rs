@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 135] = [
+pub const KINDS: [&str; 140] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -27,6 +27,9 @@ pub const KINDS: [&str; 135] = [
     "op subscribe",
     "op subscribe shared",
     "op subscribe replay",
+    "op subscribe from an offset",
+    "op subscribe from a span ago",
+    "op subscribe from a time",
     "op subscribe meanwhile",
     "op subscribe denied",
     "op unsubscribe",
@@ -138,6 +141,8 @@ pub const KINDS: [&str; 135] = [
     "copy not compared",
     "start on a copy",
     "history is over",
+    "history gone by size",
+    "history gone by age",
     "history read by places",
     "at rest",
 ];

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use zzq_broker::QueueFull;
+use zzq_broker::{QueueFull, Retention};
 use zzq_codec::AckKind;
 use zzq_types::{ProtocolVersion, QoS, ReasonCode, SubscribeOptions};
 
@@ -197,6 +197,8 @@ pub enum Event {
     /// The log was copied while the broker served, and the copy compared with it; `Err` says how
     /// they differ.
     Copied { outcome: Result<(), String> },
+    /// The log begins with a later record than before, and has so many bytes from there on.
+    LetGo { first: u64, left: u64 },
     /// A file of somebody else in the broker's directory is not as it was.
     Touched { file: String },
     /// At the very end: somebody still waits, for this.
@@ -236,6 +238,8 @@ pub struct History {
     pub lanes_rest_ms: u64,
     /// Nobody may say whether a client that authenticates again is still who it was.
     pub may_not_answer: bool,
+    /// How much of the log is kept for who reads it.
+    pub retain: Retention,
     /// There is no log: nothing outlives the broker's process.
     pub in_memory: bool,
     /// What no session that outlives its connection needs is not in the log.
@@ -283,6 +287,12 @@ impl History {
     /// Whether the broker may lose what it has acknowledged, because a queue is full.
     pub fn drops(&self) -> bool {
         matches!(self.queue_full, QueueFull::DropOldest | QueueFull::DropNewest)
+    }
+
+    /// Whether all of the log is kept, as far as is known.
+    pub fn keeps_all(&self) -> bool {
+        let is_bounded = |bytes: u64| bytes < u64::MAX;
+        !self.retain.bytes.is_some_and(is_bounded) && self.retain.age.is_none()
     }
 
     /// A number for a message.

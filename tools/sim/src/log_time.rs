@@ -56,6 +56,11 @@ impl LogTime {
         (low, to.high_at(to_ms).saturating_sub(from.low_at(from_ms)))
     }
 
+    /// The least and the most that log time may be at a moment of true time.
+    pub fn at(&self, at_ms: u64) -> (u64, u64) {
+        self.span(at_ms).map_or((0, u64::MAX), |span| (span.low_at(at_ms), span.high_at(at_ms)))
+    }
+
     fn span(&self, at_ms: u64) -> Option<&Span> {
         self.spans.iter().rev().find(|span| span.start_ms <= at_ms)
     }

@@ -4,6 +4,7 @@
 //! an oracle that cannot fail is a defect.
 
 mod copies;
+mod cursors;
 mod cut_off;
 mod delivered;
 mod denied;
@@ -21,6 +22,7 @@ mod presence;
 mod protocol;
 mod refused;
 mod retained;
+mod retention;
 mod space;
 mod strangers;
 mod subscriptions;
@@ -63,11 +65,13 @@ pub enum Subject {
 }
 
 /// All of them.
-pub const PROMISES: [Promise; 22] = [
+pub const PROMISES: [Promise; 24] = [
     delivered::PROMISE,
     exactly_once::PROMISE,
     order::PROMISE,
     past::PROMISE,
+    cursors::PROMISE,
+    retention::PROMISE,
     retained::PROMISE,
     subscriptions::PROMISE,
     groups::PROMISE,

@@ -104,21 +104,9 @@ impl Plan {
             }
         }
         draw_overload(&mut options, seed);
-        let mut history = Chance::new(seed, "history");
         // With the log alone there is a past, and with all of it one without gaps.
-        if history.once_in(2) && !in_memory && options.log != LogPolicy::Needed {
-            // All of it: what images let go would excuse what is missing.
-            options.retain_log = Retention { bytes: Some(u64::MAX), age: None };
-            clients.push(ClientPlan::of_reader(&mut history));
-            // The step from the past to what is published now is made once each time.
-            for _ in 0..history.below(3) {
-                clients.push(ClientPlan::of_eager_reader());
-            }
-            let pauses = history.once_in(2);
-            for client in &mut clients {
-                // History ends for who reads it where nothing comes behind it.
-                client.pauses = pauses;
-            }
+        if !in_memory && options.log != LogPolicy::Needed {
+            draw_history(&mut options, &mut clients, seed);
         }
         draw_small_connects(&mut options, &mut clients, seed);
         draw_small_input(&mut options, &mut clients, seed);
@@ -153,8 +141,7 @@ impl Plan {
             drift: *chance.pick(&[0, 0, 300, -300]),
         };
         let mut disk = Chance::new(seed, "small disk");
-        let keeps_history = plan.options.retain_log.bytes.is_some();
-        if disk.once_in(3) && !in_memory && !keeps_history {
+        if disk.once_in(3) && !in_memory && !plan.retains() {
             // In segments, of which nine or so are a reserve.
             plan.disk_bytes = Some(disk.within(10, 30) * 8 * plan.group_size as u64);
         }
@@ -259,9 +246,9 @@ impl Plan {
         self.clients.push(ClientPlan::of_listener(&mut Chance::new(seed, "listener")));
     }
 
-    /// Whether nothing of the log is let go.
-    pub fn keeps_history(&self) -> bool {
-        self.options.retain_log.bytes == Some(u64::MAX)
+    /// Whether some of the log is kept for who reads it.
+    pub fn retains(&self) -> bool {
+        self.options.retain_log != Retention::default()
     }
 
     /// The modes that it runs in, by their names in the coverage.
@@ -325,6 +312,39 @@ fn limit_queues(options: &mut BrokerOptions, clients: &mut [ClientPlan], chance:
         for client in clients {
             (client.keeps, client.certain) = (Keeps::Always, true);
         }
+    }
+}
+
+/// The log is kept, and some clients read in it.
+fn draw_history(options: &mut BrokerOptions, clients: &mut Vec<ClientPlan>, seed: u64) {
+    let mut history = Chance::new(seed, "history");
+    if !history.once_in(2) {
+        return;
+    }
+    // Mostly all of it: what images let go excuses what is missing.
+    options.retain_log = draw_retention(seed);
+    if options.retain_log.bytes == Some(u64::MAX) && history.once_in(2) {
+        clients.push(ClientPlan::of_seeker(&mut history));
+    }
+    clients.push(ClientPlan::of_reader(&mut history));
+    // The step from the past to what is published now is made once each time.
+    for _ in 0..history.below(3) {
+        clients.push(ClientPlan::of_eager_reader());
+    }
+    let pauses = history.once_in(2);
+    for client in clients {
+        // History ends for who reads it where nothing comes behind it.
+        client.pauses = pauses;
+    }
+}
+
+/// How much of the log stays for who reads it: mostly all.
+fn draw_retention(seed: u64) -> Retention {
+    let mut chance = Chance::new(seed, "retention");
+    match chance.below(6) {
+        0 => Retention { bytes: Some(*chance.pick(&[1, 100_000, 400_000])), age: None },
+        1 => Retention { bytes: None, age: Some(Duration::from_secs(*chance.pick(&[3, 15, 60]))) },
+        _ => Retention { bytes: Some(u64::MAX), age: None },
     }
 }
 

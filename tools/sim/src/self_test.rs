@@ -14,8 +14,8 @@ pub struct Bug {
     pub name: &'static str,
     /// The promise that it breaks: a file of [`crate::oracle`], or `invariants`.
     pub promise: &'static str,
-    /// A seed below [`SEEDS_MAX`] that has found it, to begin with: any change of what seeds are like
-    /// may outdate it.
+    /// A seed below [`SEEDS_MAX`] that has found it, to begin with: any change of what seeds are
+    /// like may outdate it.
     pub hint: u64,
     #[cfg(feature = "planted-bugs")]
     plant: fn(),
@@ -97,6 +97,8 @@ pub const BUGS: &[Bug] = bugs! {
     "alias-forgotten" breaks "cut_off": broker AliasForgotten, 0;
     "connect-size-ignored" breaks "let_in": broker ConnectSizeIgnored, 1;
     "held-last-first" breaks "order": broker HeldLastFirst, 2;
+    "start-ignored" breaks "cursors": broker StartIgnored, 59;
+    "retention-ignored" breaks "retention": broker RetentionIgnored, 11;
     "trimmed-before-mark" breaks "healed": broker TrimmedBeforeMark, 1;
     "full-for-good" breaks "space": broker FullForGood, 22;
     "cut-in-place" breaks "presence": wal NotInPlace, 65;

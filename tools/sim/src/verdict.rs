@@ -156,6 +156,7 @@ fn touches(event: &Event) -> Touches {
         | Event::EndedFull { .. }
         | Event::Healed
         | Event::Touched { .. }
+        | Event::LetGo { .. }
         | Event::Folded { outcome: Err(_), .. }
         | Event::Imaged { outcome: Err(_) }
         | Event::Copied { outcome: Err(_) } => Touches { is_broker: true, ..Touches::default() },

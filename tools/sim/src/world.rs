@@ -73,6 +73,8 @@ pub struct World {
     space_comes_at: Option<u64>,
     /// The broker says that its disk is full.
     is_full: bool,
+    /// The first record of the log that readers can have.
+    first_kept: u64,
     /// When space is looked after next.
     room_at: u64,
     room: Chance,
@@ -161,6 +163,7 @@ impl World {
         // One sleep may follow another.
         history.lanes_rest_ms = if sleeps { 3 * plan.faults.sleep_ms } else { 0 };
         history.in_memory = plan.in_memory;
+        history.retain = plan.options.retain_log;
         history.logs_needed = !plan.in_memory && plan.options.log == LogPolicy::Needed;
         history.disk_may_fail = plan.faults.step_fails > 0 || plan.faults.disk_read_only > 0;
         for mode in plan.modes() {
@@ -208,6 +211,7 @@ impl World {
             disk_may_fail: false,
             space_comes_at: None,
             is_full: false,
+            first_kept: 0,
             room_at: 0,
             room: Chance::new(seed, "room"),
             told_read_only: false,

@@ -9,6 +9,7 @@ use zzq_wal::disk::Disk;
 use zzq_wal::{KeptSegment, Log, Lsn, ReadError};
 
 use crate::options::Retention;
+use crate::planted::{self, Bug};
 
 /// What is known of closed segments: when they ended, by number.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ impl Retainer {
         now_ms: u64,
         yields: u64,
     ) -> Result<Option<Lsn>, ReadError> {
-        if !self.is_on() {
+        if !self.is_on() || planted::is(Bug::RetentionIgnored) {
             return Ok(None);
         }
         // One that is there for a later one, which has the end of a record that begins in it, was

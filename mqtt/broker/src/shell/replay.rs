@@ -26,6 +26,7 @@ use super::message::Message;
 use super::notes::Note;
 use super::wire::{Content, Ids};
 use super::{Io, Shell};
+use crate::planted::{self, Bug};
 use crate::replay::ask::{Ask, Start, topic_filter};
 use crate::replay::{Hold, PastMessage, ReplaySeat, Stretch, Wanted};
 
@@ -135,6 +136,7 @@ enum Step {
 pub(super) fn begin(ask: &Ask<'_>, now_ms: u64) -> Replay {
     match ask.start {
         Start::All => Replay::new(FIRST, 0),
+        _ if planted::is(Bug::StartIgnored) => Replay::new(FIRST, 0),
         Start::Offset(offset) => Replay::new(Lsn::new(offset).max(FIRST), 0),
         Start::Time(since_ms) => Replay::new(FIRST, since_ms),
         Start::Ago(ms) => Replay::new(FIRST, now_ms.saturating_sub(ms)),

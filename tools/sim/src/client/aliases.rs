@@ -21,7 +21,7 @@ impl Aliases {
         publish: &Publish<'_>,
         maximum: u16,
     ) -> Result<String, String> {
-        let alias = publish.topic_alias().map(core::num::NonZero::get);
+        let alias = publish.topic_alias().map(NonZero::get);
         if let Some(alias) = alias.filter(|alias| *alias > maximum) {
             return Err(format!("topic alias {alias}, {maximum} are taken"));
         }

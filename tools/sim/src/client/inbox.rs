@@ -6,7 +6,7 @@ use zzq_types::{PacketId, Property, PropertyId, ProtocolVersion, QoS, ReasonCode
 use super::aliases::Own;
 use super::memory::UnderWay;
 use super::packets::{message_of, packet_id};
-use super::subscriptions::HISTORY;
+use super::subscriptions::PAST;
 use super::{Client, Desk, Line, Owed, Request};
 use crate::history::{Conn, Event, MessageId, Received};
 
@@ -159,6 +159,7 @@ impl Client {
             offset: offset_of(publish),
             stalled: written.stalled,
         };
+        self.memory.last_offset = self.memory.last_offset.max(received.offset.unwrap_or(0));
         desk.note(Event::Received { conn, received });
         let Some(id) = id else { return };
         self.check_identifier(desk, conn, id, message);
@@ -273,7 +274,7 @@ impl Client {
         match self.requests.remove(&id) {
             Some(Request::Subscribe(filters)) if filters.len() == ack.codes.len() => {
                 for (filter, reason) in filters.into_iter().zip(ack.codes.iter()) {
-                    self.memory.reads_history |= filter == HISTORY && !reason.is_failure();
+                    self.memory.reads_history |= filter.starts_with(PAST) && !reason.is_failure();
                     desk.note(Event::SubAcked { conn, request: id, filter, reason });
                 }
             }

@@ -17,6 +17,8 @@ pub(super) struct Memory {
     pub(super) unanswered: BTreeMap<u16, Option<MessageId>>,
     /// It is subscribed to history, for certain.
     pub(super) reads_history: bool,
+    /// The highest place in the log that it was shown.
+    pub(super) last_offset: u64,
     /// Filters that it may be subscribed to.
     pub(super) filters: BTreeSet<String>,
     last_id: u16,

@@ -6,6 +6,7 @@ use zzq_types::{Properties, ProtocolVersion, QoS, RetainHandling, SubscribeOptio
 use super::acts::joined;
 use super::packets::packet_id;
 use super::{Client, Desk, Line, Request};
+use crate::clock::WALL_MS;
 use crate::guard::DENIED_FILTER;
 use crate::history::{Conn, Event};
 
@@ -32,7 +33,9 @@ const PLAIN: usize = 8;
 const REQUESTS_MOST: usize = 30;
 
 /// What a reader of history asks for.
-pub(super) const HISTORY: &str = "$replay/all/#";
+const HISTORY: &str = "$replay/all/#";
+/// What all who read it do.
+pub(super) const PAST: &str = "$replay/";
 
 impl Client {
     pub(super) fn subscribe_something(&mut self, desk: &mut Desk<'_>, conn: Conn) {
@@ -98,12 +101,37 @@ impl Client {
         self.subscribe(desk, conn, &[(&filter, SubscribeOptions::with_qos(qos))]);
     }
 
-    /// To all that was ever published: one that is there goes on.
+    /// Where it begins to read history: with a place that it knows about, or a time.
+    fn draw_cursor(&mut self, desk: &mut Desk<'_>) -> String {
+        let span_ms = *self.chance.pick(&[300, 2000, 10_000, 60_000]);
+        match self.chance.below(3) {
+            0 => {
+                desk.coverage.hit("op subscribe from an offset");
+                format!("$replay/@{}/#", self.chance.within(1, self.memory.last_offset + 1))
+            }
+            1 => {
+                desk.coverage.hit("op subscribe from a span ago");
+                format!("$replay/-{span_ms}ms/#")
+            }
+            _ => {
+                desk.coverage.hit("op subscribe from a time");
+                format!("$replay/{}/#", (WALL_MS + desk.now).saturating_sub(span_ms))
+            }
+        }
+    }
+
+    /// To all that was ever published, or from somewhere on: one that is there goes on.
     pub(super) fn subscribe_to_history(&mut self, desk: &mut Desk<'_>, conn: Conn) {
         desk.coverage.hit("op subscribe replay");
         let mut options = SubscribeOptions::with_qos(QoS::ExactlyOnce);
         options.retain_handling = RetainHandling::IfNew;
-        self.subscribe(desk, conn, &[(HISTORY, options)]);
+        let known = self.memory.filters.iter().find(|filter| filter.starts_with(PAST)).cloned();
+        let filter = match known {
+            Some(known) => known,
+            None if self.plan.has_cursors => self.draw_cursor(desk),
+            None => HISTORY.into(),
+        };
+        self.subscribe(desk, conn, &[(&filter, options)]);
     }
 
     /// Subscribes in the last phase; false: it is not connected.

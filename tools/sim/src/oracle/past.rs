@@ -2,7 +2,8 @@
 //! acknowledged message. An offset that was shown names one message for ever: whoever reads history
 //! at the end finds it there.
 //!
-//! Looked at is who has no other subscription, where nothing of the log is let go.
+//! Looked at is who has no other subscription; that nothing is missing where nothing of the log is
+//! let go ([`retention`](super::retention) asks for the rest).
 //! Allowed: what may have expired, or was dropped by policy; at QoS 0 anything, which is not kept.
 //! One at QoS 2 that has expired is passed over, and those behind it are sent; if the broker dies
 //! before that is in the log, nothing tells whether it was sent, and it comes behind them
@@ -28,9 +29,9 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     check_offsets(ledger, broken);
     let readers = ledger.sessions.iter().filter(|session| reads_history(session));
     for session in readers {
-        check_order(ledger, session, broken);
+        check_order(PROMISE, ledger, session, broken);
     }
-    let all = !ledger.cut_short && !ledger.history.drops();
+    let all = !ledger.cut_short && !ledger.history.drops() && ledger.history.keeps_all();
     let lasting = ledger.lasting().map(|(_, session)| session);
     for session in lasting.filter(|session| all && reads_history(session)) {
         if !session.subs.iter().any(|sub| sub.acked.is_some()) {
@@ -57,7 +58,8 @@ fn check_offsets(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
         }
     }
     let last = ledger.lasting().map(|(_, session)| session).filter(|session| {
-        let since = ledger.healed.filter(|_| !ledger.cut_short && !ledger.history.drops());
+        let all = !ledger.cut_short && !ledger.history.drops() && ledger.history.keeps_all();
+        let since = ledger.healed.filter(|_| all);
         reads_history(session) && since.is_some_and(|healed| session.began > healed)
     });
     for session in last {
@@ -76,13 +78,19 @@ fn check_offsets(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     }
 }
 
-fn reads_history(session: &SessionFacts) -> bool {
-    !session.subs.is_empty() && session.subs.iter().all(SubFacts::replays)
+pub(super) fn reads_history(session: &SessionFacts) -> bool {
+    let from_the_first = |sub: &SubFacts| sub.filter.starts_with("$replay/all/");
+    !session.subs.is_empty() && session.subs.iter().all(from_the_first)
 }
 
 /// What is new has its place behind all that came before. What a full queue has dropped is new when
 /// history is read again.
-fn check_order(ledger: &Ledger<'_>, session: &SessionFacts, broken: &mut Vec<Broken>) {
+pub(super) fn check_order(
+    promise: Promise,
+    ledger: &Ledger<'_>,
+    session: &SessionFacts,
+    broken: &mut Vec<Broken>,
+) {
     if ledger.history.drops() && session.subs.iter().any(|sub| sub.given_up.is_some()) {
         return;
     }
@@ -100,7 +108,7 @@ fn check_order(ledger: &Ledger<'_>, session: &SessionFacts, broken: &mut Vec<Bro
                 let name = ledger.name(session.client);
                 let what = format!("{name} got {id:?} at offset {offset} behind offset {behind}");
                 let about = [Subject::Message(id), Subject::Client(session.client)];
-                broken.push(Broken::new(PROMISE, what, &about));
+                broken.push(Broken::new(promise, what, &about));
             }
         } else {
             last = Some((offset, id));
@@ -128,7 +136,7 @@ fn was_passed_by(
     })
 }
 
-fn is_history(ledger: &Ledger<'_>, id: MessageId) -> bool {
+pub(super) fn is_history(ledger: &Ledger<'_>, id: MessageId) -> bool {
     let message = ledger.message(id);
     let is_kept = message.qos.is_acknowledged() && ledger.facts(id).acked.is_some();
     is_kept && !message.is_will && !message.clears && !ledger.may_have_expired(id, ledger.end_ms())

@@ -31,6 +31,8 @@ pub struct ClientPlan {
     pub late_answer: u64,
     /// All it does is to read what was published, from the beginning on.
     pub reads_history: bool,
+    /// It reads it from a place or a time on.
+    pub has_cursors: bool,
     /// All it does is to subscribe to topics while others begin to publish there.
     pub joins: bool,
     /// What it subscribes to it takes by itself, above QoS 0.
@@ -86,6 +88,7 @@ impl ClientPlan {
         pause_ms: 200,
         late_answer: 0,
         reads_history: false,
+        has_cursors: false,
         joins: false,
         certain: false,
         listens: false,
@@ -144,6 +147,12 @@ impl ClientPlan {
             reads_history: true,
             ..Self::PLAIN
         }
+    }
+
+    /// One that reads it from a place or a time on, and then from another.
+    pub(super) fn of_seeker(chance: &mut Chance) -> Self {
+        let weights = [0, 4, *chance.pick(&[1, 3]), 1, 2, 1, 40, 1, 0];
+        Self { weights, has_cursors: true, ..Self::of_reader(chance) }
     }
 
     /// One that is soon where nothing is left of the past, and begins again.

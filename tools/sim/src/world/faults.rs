@@ -148,6 +148,7 @@ impl World {
     /// What comes whoever went last.
     pub(super) fn strike(&mut self) {
         self.look_at_space();
+        self.look_at_history();
         if self.node.device.disk.is_off() && self.node.broker.is_some() {
             self.coverage.hit("crash at an operation of the disk");
             self.die(Death::PowerCut);

@@ -40,7 +40,7 @@ impl World {
         self.verify("verifier-1");
         self.settle();
         self.lodge();
-        if self.plan.keeps_history() {
+        if self.plan.retains() {
             self.read_history();
         }
         // Without a log nothing outlives a stop.

@@ -22,10 +22,27 @@ impl World {
             self.note(Event::Space { full });
         }
         // History would go, and what is missing of it would be no loss.
-        let keeps_history = self.plan.options.retain_log.bytes.is_some();
-        if space >= Space::Low && self.now() >= self.room_at && !keeps_history {
+        if space >= Space::Low && self.now() >= self.room_at && !self.plan.retains() {
             self.room_at = self.now() + self.room.within(20, 1500);
             self.make_room();
+        }
+    }
+
+    /// Notes that some of the log that is kept for readers has gone.
+    pub(super) fn look_at_history(&mut self) {
+        let log = self.node.broker.as_ref().and_then(Broker::log);
+        let Some(log) = log.filter(|_| self.plan.retains()) else { return };
+        let (first, before) = (log.first_whole(), self.first_kept);
+        if first.get() <= before {
+            return;
+        }
+        let kept = log.segments().into_iter().filter(|segment| segment.first >= first);
+        let left = kept.map(|segment| segment.bytes).sum();
+        self.first_kept = first.get();
+        if before > 0 {
+            let by_age = self.plan.options.retain_log.age.is_some();
+            self.coverage.hit(if by_age { "history gone by age" } else { "history gone by size" });
+            self.note(Event::LetGo { first: first.get(), left });
         }
     }
 
