@@ -169,7 +169,8 @@ impl<'h> Ledger<'h> {
         }
     }
 
-    /// What is told to the broker from here on is found by no later start.
+    /// What is told to the broker from here on is found by no later start. Nor is what those tell
+    /// it who come later, for as long as it lives.
     fn read_only(&mut self, at: At) {
         self.failures.push(at);
         for facts in self.conns.values_mut().filter(|facts| facts.ended.is_none()) {
@@ -190,7 +191,7 @@ impl<'h> Ledger<'h> {
             left: None,
             dismissed: None,
             died: None,
-            unlogged: None,
+            unlogged: self.failures.last().filter(|at| self.deaths.last() < Some(at)).map(|_| at),
             session: None,
         };
         self.conns.insert(conn, facts);

@@ -105,6 +105,25 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_has_failed_lets_nobody_in_until_the_next_start() {
+        for (starts_again, fits) in [(false, true), (true, false)] {
+            let mut script = Script::new();
+            let client = script.client();
+            script.note(Event::ReadOnly);
+            script.pass(10_000);
+            if starts_again {
+                script.crash();
+                script.pass(10_000);
+            }
+            let conn = script.dial(client, HELLO);
+            script.note(Event::Refused { conn, reason: ReasonCode::ServerUnavailable });
+            script.end(client, Ending::Closed);
+            script.pass(10_000);
+            assert_eq!(breaks(&script).is_empty(), fits, "{starts_again}");
+        }
+    }
+
+    #[test]
     fn a_broker_that_stops_lets_nobody_in() {
         for (waits_ms, fits) in [(1000, true), (10_000, false)] {
             let mut script = Script::new();
