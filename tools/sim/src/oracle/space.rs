@@ -21,29 +21,30 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     if ledger.history.limits_queues {
         return;
     }
-    let (mut is_full, mut was_full): (bool, Option<At>) = (false, None);
+    let (mut is_full, mut has_failed, mut was_full) = (false, false, None::<At>);
     let mut sent = BTreeMap::new();
     for (at, entry) in ledger.history.entries.iter().enumerate() {
         match &entry.event {
             Event::Space { full } => is_full = *full,
-            Event::ReadOnly => is_full = true,
+            // Until the next start, whatever space there is.
+            Event::ReadOnly => has_failed = true,
             Event::Died { .. } => {
-                was_full = if is_full { Some(at) } else { was_full };
-                is_full = false;
+                was_full = if is_full || has_failed { Some(at) } else { was_full };
+                (is_full, has_failed) = (false, false);
             }
             Event::Published { message, .. } => {
                 sent.insert(*message, at);
             }
             Event::Answered { message, reason: ReasonCode::QuotaExceeded, .. } => {
                 let sent = sent.get(message).copied().unwrap_or(0);
-                if !is_full && was_full.is_none_or(|full| full < sent) {
+                if !(is_full || has_failed) && was_full.is_none_or(|full| full < sent) {
                     let what = format!("{message:?} was refused, and the disk was not full");
                     broken.push(Broken::new(PROMISE, what, &[Subject::Message(*message)]));
                 }
             }
             _ => {}
         }
-        if is_full {
+        if is_full || has_failed {
             was_full = Some(at);
         }
     }
@@ -65,6 +66,7 @@ mod tests {
             (vec![Event::Space { full: true }], vec![Event::Space { full: false }], true),
             (vec![Event::Space { full: true }], vec![Event::Died { how: Death::Killed }], true),
             (vec![Event::ReadOnly], vec![], true),
+            (vec![Event::ReadOnly, Event::Space { full: false }], vec![], true),
         ] {
             let mut script = Script::new();
             let writer = script.member();
