@@ -109,6 +109,7 @@ impl Plan {
             draw_history(&mut options, &mut clients, seed);
         }
         draw_small_connects(&mut options, &mut clients, seed);
+        draw_large_records(&mut clients, seed);
         draw_small_input(&mut options, &mut clients, seed);
         let guard = draw_guard(&mut clients, seed);
         let mut images = Chance::new(seed, "images");
@@ -368,6 +369,16 @@ fn draw_habits(options: &mut BrokerOptions, clients: &mut [ClientPlan], seed: u6
     }
 }
 
+/// Whether records are as large as segments: where the log was let go behind one that begins in one
+/// segment and ends in the next, it begins within a record if another one begins there.
+fn draw_large_records(clients: &mut [ClientPlan], seed: u64) {
+    if Chance::new(seed, "large records").once_in(25) {
+        for client in clients.iter_mut() {
+            (client.large, client.largest) = (4, 200_000);
+        }
+    }
+}
+
 /// Whether a CONNECT may be larger than the broker takes. Those of this run have some hundred bytes
 /// without a will.
 fn draw_small_connects(options: &mut BrokerOptions, clients: &mut [ClientPlan], seed: u64) {
@@ -386,7 +397,7 @@ fn draw_small_input(options: &mut BrokerOptions, clients: &mut [ClientPlan], see
     if input.once_in(5) {
         options.limits.max_input_bytes_total = *input.pick(&[1, 60_000]);
         for client in clients.iter_mut() {
-            client.large = 8;
+            (client.large, client.largest) = (8, 40_000);
         }
     }
 }

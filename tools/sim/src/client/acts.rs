@@ -366,7 +366,7 @@ impl Client {
             is_will: false,
             is_probe: false,
             size: match self.chance.below(self.plan.large) {
-                0 => self.chance.index(40_000),
+                0 => self.chance.index(self.plan.largest),
                 1..4 => self.chance.index(2000),
                 _ => 12,
             },

@@ -53,6 +53,8 @@ pub struct ClientPlan {
     pub refuses: u64,
     /// Once in so many messages one is large.
     pub large: u64,
+    /// Bytes of the largest.
+    pub largest: usize,
     /// Once in so many wills one is large; 0: none is.
     pub large_wills: u64,
     /// It tries what it may not.
@@ -99,6 +101,7 @@ impl ClientPlan {
         pauses: false,
         refuses: 0,
         large: 40,
+        largest: 40_000,
         large_wills: 0,
         trespasses: false,
         authenticates: false,
