@@ -84,16 +84,10 @@ impl<D: Disk> Meta<D> {
     /// States which segments there are, and what was durable, durably: one page is synced, and the
     /// other one written. It is synced with whatever is stated next, and counts only if the first
     /// one is damaged.
-    pub(crate) fn note_segments(
-        &mut self,
-        first: u64,
-        last: u64,
-        (durable, group): (Lsn, u64),
-    ) -> io::Result<()> {
+    pub(crate) fn note_segments(&mut self, change: impl FnOnce(&mut Facts)) -> io::Result<()> {
         let mut facts = Facts::clone(&self.facts);
-        facts.set_segments(first, last);
-        facts.durable = facts.durable.max(durable);
-        facts.durable_group = facts.durable_group.max(group);
+        change(&mut facts);
+        assert!(facts.durable >= self.facts.durable, "what was durable stays so");
         let page = self.begin(&mut facts)?;
         let synced = 1 - self.whole;
         self.put(&page, synced)?;
@@ -251,7 +245,7 @@ mod tests {
             assert_eq!(facts.segments().map(|range| (range.first, range.last)), Some((17, last)));
         };
         for last in 20..26 {
-            meta.note_segments(17, last, (Lsn::ZERO, 0)).unwrap();
+            meta.note_segments(|facts| facts.set_segments(17, last, None)).unwrap();
             for seed in 0..50 {
                 says(&disk.crash(seed), last);
             }

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::format::segment::{GROUPS_AT, SegmentHeader};
+use crate::format::group::GroupHeader;
+use crate::format::meta::FirstGroup;
+use crate::format::segment::{Beginning, GROUPS_AT, LastGood, SegmentHeader};
 use crate::lsn::Lsn;
 
 /// Name of the file of node-local facts.
@@ -35,7 +37,6 @@ pub(crate) fn spare_name(number: u64) -> String {
 
 pub(crate) fn spare_number(name: &str) -> Option<u64> {
     let number = name.strip_prefix(SPARE_PREFIX)?.parse().ok()?;
-    // Those that follow have numbers, too, and no log has made so many.
     (number < u64::MAX / 2 && spare_name(number) == name).then_some(number)
 }
 
@@ -60,6 +61,8 @@ pub(crate) struct Segment<F> {
     /// Behind this offset its blocks may never have been written.
     zeroed: u64,
     first_lsn: AtomicU64,
+    /// Number of the first durable group.
+    first_group: AtomicU64,
     last_lsn: AtomicU64,
     end: AtomicU64,
     /// Segment with the oldest part of a big record that is unfinished where this one begins.
@@ -78,6 +81,7 @@ impl<F> Segment<F> {
             file,
             zeroed: header.length,
             first_lsn: AtomicU64::new(0),
+            first_group: AtomicU64::new(0),
             last_lsn: AtomicU64::new(0),
             end: AtomicU64::new(GROUPS_AT),
             needs: AtomicU64::new(0),
@@ -101,24 +105,39 @@ impl<F> Segment<F> {
         segment_name(self.header.number)
     }
 
-    /// A group that begins with `first` and reaches to `last` and `end` is durable; `needs` is
-    /// the segment of its oldest open part.
-    pub(crate) fn note_durable(&self, first: Lsn, last: Lsn, end: u64, needs: u64) {
+    /// A group is durable, or all from this one on that reach to `last`.
+    pub(crate) fn note_durable(&self, header: &GroupHeader, last: &LastGood) {
+        let (first, end) = (header.first_lsn.get(), last.end);
         assert!(end > self.end.load(Ordering::Relaxed), "groups become durable in their order");
         if self.first_lsn.load(Ordering::Relaxed) == 0 {
+            let needs = header.open.map_or(0, |place| place.segment);
             self.needs.store(needs, Ordering::Release);
-            self.first_lsn.store(first.get(), Ordering::Release);
+            self.first_group.store(header.number, Ordering::Release);
+            self.first_lsn.store(first, Ordering::Release);
         }
-        self.marks.note(self.end.load(Ordering::Relaxed), first);
+        self.marks.note(self.end.load(Ordering::Relaxed), header.first_lsn);
         // Whoever sees the LSN sees an end that is not before it.
         self.end.store(end, Ordering::Release);
-        self.last_lsn.store(last.get(), Ordering::Release);
+        self.last_lsn.store(last.lsn.get(), Ordering::Release);
     }
 
     /// First LSN, once a group is durable.
     pub(crate) fn first_lsn(&self) -> Option<Lsn> {
         let first = self.first_lsn.load(Ordering::Acquire);
         (first > 0).then(|| Lsn::new(first))
+    }
+
+    /// What `meta` has to say of its beginning if it is the first that is kept. If it breaks, its
+    /// header says it.
+    pub(crate) fn first_group(&self) -> Option<FirstGroup> {
+        if self.header.beginning == Beginning::Break {
+            return None;
+        }
+        // Whoever sees the LSN sees the number.
+        let first_lsn = self.first_lsn();
+        assert!(first_lsn.is_some(), "before it has a group, the segment before is kept");
+        let number = self.first_group.load(Ordering::Acquire);
+        first_lsn.map(|first_lsn| FirstGroup { number, first_lsn })
     }
 
     /// Last durable LSN; less than `first_lsn` if there are only parts, zero without groups.

@@ -56,6 +56,8 @@ pub(crate) struct LogLine {
     pub(crate) snapshot_lsn: u64,
     pub(crate) first_segment: u64,
     pub(crate) last_segment: u64,
+    pub(crate) first_group: Option<u64>,
+    pub(crate) first_group_lsn: Option<u64>,
 }
 
 /// A segment.
@@ -244,6 +246,9 @@ impl fmt::Display for LogLine {
         write!(out, "log {log}: opened {epoch} times, term {term}, meta {sequence} says ")?;
         write!(out, "@{durable_lsn} and group {durable_group} were durable, ")?;
         write!(out, "segments {} to {}", self.first_segment, self.last_segment)?;
+        if let (Some(group), Some(lsn)) = (self.first_group, self.first_group_lsn) {
+            write!(out, " from group {group} with @{lsn} on")?;
+        }
         match self.snapshot_lsn {
             0 => Ok(()),
             lsn => write!(out, ", image at @{lsn}"),

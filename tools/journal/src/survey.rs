@@ -9,7 +9,7 @@ use zzq_snapshot::{cold_number, image_number, topics_number};
 use zzq_wal::disk::{BLOCK, Disk, DiskFile};
 use zzq_wal::format::Fault;
 use zzq_wal::format::group::GroupHeader;
-use zzq_wal::format::meta::Facts;
+use zzq_wal::format::meta::{Facts, FirstGroup};
 use zzq_wal::format::segment::{Beginning, Closing, GROUPS_AT, SegmentHeader};
 use zzq_wal::io::IoBuffer;
 use zzq_wal::{META_NAME, segment_name, segment_number};
@@ -152,6 +152,13 @@ impl<F: DiskFile> Survey<F> {
                 }
             }
         }
+    }
+
+    /// What the first segment that counts begins with, if `meta` says it: its header does not.
+    pub(crate) fn begins(&self) -> Option<FirstGroup> {
+        let header = self.live().first()?.header.as_ref().ok()?;
+        let facts = self.meta.facts.as_ref()?;
+        facts.first_group.filter(|_| header.beginning == Beginning::Roll)
     }
 
     /// Segments that count, by number.

@@ -146,6 +146,8 @@ fn print_log<F>(survey: &Survey<F>, out: &mut Out<'_>) -> Result<(), Trouble> {
             snapshot_lsn: facts.snapshot.get(),
             first_segment: range.map_or(0, |range| range.first),
             last_segment: range.map_or(0, |range| range.last),
+            first_group: facts.first_group.map(|first| first.number),
+            first_group_lsn: facts.first_group.map(|first| first.first_lsn.get()),
         }))?;
         for fault in &survey.meta.faults {
             let text = format!("meta, {fault}; the other page is enough, and the next start mends");

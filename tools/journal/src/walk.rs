@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use zzq_wal::disk::DiskFile;
 use zzq_wal::format::group::GroupHeader;
-use zzq_wal::format::meta::Facts;
+use zzq_wal::format::meta::{Facts, FirstGroup};
 use zzq_wal::format::record::{self, Flags, Record};
 use zzq_wal::format::segment::{Beginning, GROUPS_AT, LastGood, SegmentHeader};
 use zzq_wal::{Lsn, segment_name};
@@ -94,6 +94,7 @@ pub fn walk<F: DiskFile>(
     let mut walk = Walk {
         watch,
         chain: None,
+        begins: None,
         before: None,
         parts: Parts::default(),
         cut: false,
@@ -103,6 +104,7 @@ pub fn walk<F: DiskFile>(
     let range = survey.meta.facts.as_ref().and_then(Facts::segments);
     if start == 0 {
         walk.before = Some(Before::Nothing(range.map_or(u64::MAX, |range| range.first)));
+        walk.begins = survey.begins();
     }
     for segment in &live[start..] {
         if walk.segment(segment)?.is_break() {
@@ -122,6 +124,8 @@ struct Walk<'w, 'e> {
     watch: &'w mut Watch<'e>,
     /// The last intact group; `None`: whatever comes is believed.
     chain: Option<LastGood>,
+    /// What the next group is, if `meta` says it.
+    begins: Option<FirstGroup>,
     before: Option<Before>,
     parts: Parts,
     /// First parts may be out of sight.
@@ -147,7 +151,7 @@ impl Walk<'_, '_> {
 
     /// Tells of it, and believes the next group.
     fn stop(&mut self, file: String, offset: u64, reason: String) -> ControlFlow<()> {
-        self.chain = None;
+        (self.chain, self.begins) = (None, None);
         self.cut = true;
         self.parts.forget();
         self.tell(Event::Stop(Stop { file, offset, reason }))
@@ -232,6 +236,10 @@ impl Walk<'_, '_> {
         header: &GroupHeader,
         bytes: &[u8],
     ) -> ControlFlow<()> {
+        let is_first = |begins: FirstGroup| FirstGroup::of(header) == begins;
+        if self.begins.take().is_some_and(|begins| !is_first(begins)) {
+            self.stop(file.to_owned(), at, NOT_THE_FIRST.to_owned())?;
+        }
         if let Some(reason) = self.chain.and_then(|last| does_not_follow(header, &last)) {
             self.stop(file.to_owned(), at, reason.to_owned())?;
         }
@@ -326,6 +334,9 @@ fn why(gap: Gap) -> &'static str {
         "no group is here, although one follows"
     }
 }
+
+/// Why a group is not what a trimmed log begins with.
+pub(crate) const NOT_THE_FIRST: &str = "it is not the group with which the log begins";
 
 /// Why a group does not follow another one, if it does not.
 pub(crate) fn does_not_follow(header: &GroupHeader, last: &LastGood) -> Option<&'static str> {

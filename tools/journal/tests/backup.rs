@@ -165,6 +165,34 @@ fn images_go_along_that_cover_no_more_than_is_wanted() {
     assert!(gone.to_string().contains("was let go"), "{gone}");
 }
 
+/// A copy says what its log begins with as the source does, whose word is heeded.
+#[test]
+fn a_copy_begins_with_the_group_that_its_source_begins_with() {
+    let (source, covered) = with_images(8000);
+    let facts = read_facts(&source).unwrap();
+    let (number, begins) = (facts.segments().unwrap().first, facts.first_group.unwrap());
+    let first = first_group(&source, number).unwrap();
+    assert_eq!((begins.number, begins.first_lsn), (first.number, first.first_lsn));
+    let (copy, taken) = backup(&source, Wish::End).unwrap();
+    assert_eq!(taken.first_lsn, begins.first_lsn.get());
+    assert_eq!(read_facts(&copy).unwrap().first_group, Some(begins));
+
+    // Another one is there.
+    let file = segment_name(number);
+    for disk in [&copy, &source] {
+        let bytes = disk.bytes(&file).unwrap();
+        let behind = &bytes[4096 + first.length..];
+        let next = GroupHeader::decode(behind).unwrap();
+        disk.overwrite(&file, 4096, &behind[..next.length]).unwrap();
+    }
+    assert!(matches!(started(&copy, 1), Err(OpenError::Damage(_))));
+    let refused = backup(&source, Wish::End).unwrap_err();
+    assert!(refused.to_string().contains("is where group"), "{refused}");
+    // With less of it wanted recovery is not asked.
+    let refused = backup(&source, Wish::Offset(Lsn::new(covered[2]))).unwrap_err();
+    assert!(refused.to_string().contains("with which the log begins"), "{refused}");
+}
+
 /// A segment that begins within a record was passed over even where that record is not needed, so
 /// that a log of long records could not be copied at all once it was trimmed.
 #[test]

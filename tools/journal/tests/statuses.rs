@@ -81,6 +81,36 @@ fn a_flipped_bit_in_a_durable_group_is_damage_and_what_lies_behind_is_counted() 
     assert_eq!(contents(directory.path()), before);
 }
 
+/// A write that went astray: nothing in the group itself tells that it is not the first.
+#[test]
+fn another_group_where_a_trimmed_log_begins_is_damage() {
+    let disk = SimDisk::new();
+    let mut lane = Lane::open(&disk);
+    while lane.log.segments().len() < 3 {
+        lane.put(9, &[1; 3000]);
+    }
+    let first = lane.log.durable();
+    lane.trim(first);
+    for n in 0..3 {
+        lane.put(9, &[n; 3000]);
+    }
+    drop(lane);
+    let disk = disk.restart();
+    let file = segment_name(3);
+    let ran = run("verify", directory(&disk).path(), &["--opaque"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains(&format!(" from group {} with {first} on", first.get())), "{ran:?}");
+    let last = groups(&disk, &file)[3];
+    let group = disk.bytes(&file).unwrap()[usize::try_from(last).unwrap()..][..4096].to_vec();
+    disk.overwrite(&file, 4096, &group).unwrap();
+    let ran = run("verify", directory(&disk).path(), &["--opaque"]);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.out.contains("it is not the group with which the log begins"), "{ran:?}");
+    let said = ran.last_line();
+    assert!(said.starts_with(&format!("damaged: {file} is damaged at byte 4096")), "{said}");
+    assert!(said.contains(&format!("records {first}..=@")), "{said}");
+}
+
 /// Recovery reads no record when a header, `meta` or a file is gone. What is in front is shown all
 /// the same.
 #[test]

@@ -14,6 +14,7 @@ const CLOSING: &[u8] = include_bytes!("../../tests/golden/closing-v1.bin");
 const INDEX: &[u8] = include_bytes!("../../tests/golden/index-v1.bin");
 const GROUP: &[u8] = include_bytes!("../../tests/golden/group-v1.bin");
 const META: &[u8] = include_bytes!("../../tests/golden/meta-v1.bin");
+const META_TRIMMED: &[u8] = include_bytes!("../../tests/golden/meta-trimmed-v1.bin");
 
 /// Golden files end where only zeroes would follow.
 fn block(bytes: &[u8]) -> [u8; BLOCK] {
@@ -90,10 +91,14 @@ fn a_group_with_its_records_is_as_in_version_1() {
 
 #[test]
 fn meta_is_as_in_version_1() {
-    let mut bytes = [0; BLOCK];
-    meta::tests::sample().encode(&mut bytes);
-    assert_eq!(bytes, block(META));
-    assert_eq!(Facts::decode(&block(META)), Ok(meta::tests::sample()));
+    for (facts, golden) in
+        [(meta::tests::sample(), META), (meta::tests::trimmed_sample(), META_TRIMMED)]
+    {
+        let mut bytes = [0; BLOCK];
+        facts.encode(&mut bytes);
+        assert_eq!(bytes, block(golden));
+        assert_eq!(Facts::decode(&block(golden)), Ok(facts));
+    }
 }
 
 #[test]

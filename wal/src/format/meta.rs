@@ -19,11 +19,15 @@
 //! 104   8  snapshot mark: LSN of the newest good image; 0: none
 //! 112   8  snapshot mark: number of that image
 //! 120   4  zero
-//! 124   4  number of file ranges, at most 165
+//! 124   4  number of file ranges, at most 164
 //! 128  24  each: kind (4; 1 segments, 2 cold files), zero (4), first number (8), last number (8)
+//! 4064  8  first group: its number; 0: the first segment says it itself
+//! 4072  8  first group: its first LSN
+//! 4080 16  zero
 //! ```
 
 use super::field::{array_at, put, u32_at, u64_at};
+use super::group::GroupHeader;
 use super::segment::Identity;
 use super::{Fault, check_block, seal_block};
 use crate::disk::BLOCK;
@@ -32,11 +36,14 @@ use crate::lsn::Lsn;
 const MAGIC: [u8; 8] = *b"ZQ-META\0";
 const RANGES_AT: usize = 128;
 const RANGE_LEN: usize = 24;
+/// What came later lies behind the ranges, where it was zero before.
+const FIRST_GROUP_AT: usize = 4064;
 
 /// How many ranges of files fit.
-pub const RANGES_MAX: usize = (BLOCK - RANGES_AT) / RANGE_LEN;
+pub const RANGES_MAX: usize = (FIRST_GROUP_AT - RANGES_AT) / RANGE_LEN;
 
-const _: () = assert!(RANGES_MAX == 165 && RANGES_AT + RANGES_MAX * RANGE_LEN <= BLOCK);
+const _: () = assert!(RANGES_MAX == 164 && RANGES_AT + RANGES_MAX * RANGE_LEN == FIRST_GROUP_AT);
+const _: () = assert!(FIRST_GROUP_AT + 32 == BLOCK);
 
 /// Kind of the files of the log itself.
 pub const SEGMENTS: u32 = 1;
@@ -54,6 +61,23 @@ pub struct FileRange {
     pub first: u64,
     /// Highest number.
     pub last: u64,
+}
+
+/// The group that the log begins with, where it was trimmed: what must stand first in a segment
+/// whose header does not say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstGroup {
+    /// Its number.
+    pub number: u64,
+    /// LSN of the first record that it completes, or of the next one.
+    pub first_lsn: Lsn,
+}
+
+impl FirstGroup {
+    /// The one with this header.
+    pub fn of(header: &GroupHeader) -> Self {
+        Self { number: header.number, first_lsn: header.first_lsn }
+    }
 }
 
 /// The node's own facts.
@@ -79,6 +103,9 @@ pub struct Facts {
     pub snapshot_number: u64,
     /// Which files should be there.
     pub files: Vec<FileRange>,
+    /// What the first of the segments begins with, if that rolls on from one that was trimmed. One
+    /// that breaks names the group before.
+    pub first_group: Option<FirstGroup>,
 }
 
 impl Facts {
@@ -87,9 +114,10 @@ impl Facts {
         self.files.iter().find(|range| range.kind == SEGMENTS).copied()
     }
 
-    /// States which segments should be there.
-    pub fn set_segments(&mut self, first: u64, last: u64) {
+    /// States which segments should be there, and what the first one begins with, if that rolls on.
+    pub fn set_segments(&mut self, first: u64, last: u64, first_group: Option<FirstGroup>) {
         self.set(FileRange { kind: SEGMENTS, first, last });
+        self.first_group = first_group;
     }
 
     /// The cold files, if any was ever made.
@@ -136,6 +164,10 @@ impl Facts {
             put(bytes, 8, &range.first.to_le_bytes());
             put(bytes, 16, &range.last.to_le_bytes());
         }
+        if let Some(group) = self.first_group {
+            put(page, FIRST_GROUP_AT, &group.number.to_le_bytes());
+            put(page, FIRST_GROUP_AT + 8, &group.first_lsn.get().to_le_bytes());
+        }
         seal_block(page, MAGIC);
     }
 
@@ -157,6 +189,13 @@ impl Facts {
         if counts.into_iter().chain(files.iter().map(|range| range.last)).any(|n| n == u64::MAX) {
             return Err(Fault::Senseless("the log is at its end"));
         }
+        let first_group = FirstGroup {
+            number: u64_at(page, FIRST_GROUP_AT),
+            first_lsn: Lsn::new(u64_at(page, FIRST_GROUP_AT + 8)),
+        };
+        if (first_group.number == 0) != (first_group.first_lsn == Lsn::ZERO) {
+            return Err(Fault::Senseless("half of a first group"));
+        }
         Ok(Self {
             sequence: u64_at(page, 16),
             identity: Identity {
@@ -172,6 +211,7 @@ impl Facts {
             snapshot: Lsn::new(u64_at(page, 104)),
             snapshot_number: u64_at(page, 112),
             files,
+            first_group: (first_group.number > 0).then_some(first_group),
         })
     }
 }
@@ -197,20 +237,39 @@ pub(crate) mod tests {
                 FileRange { kind: SEGMENTS, first: 7, last: 9 },
                 FileRange { kind: COLD_FILES, first: 1, last: 2 },
             ],
+            first_group: None,
         }
+    }
+
+    /// With what was zero in the first programs.
+    pub(crate) fn trimmed_sample() -> Facts {
+        let first_group = Some(FirstGroup { number: 17, first_lsn: Lsn::new(31) });
+        Facts { first_group, ..sample() }
     }
 
     #[test]
     fn facts_are_read_back() {
+        for facts in [sample(), trimmed_sample()] {
+            let mut page = [0; BLOCK];
+            facts.encode(&mut page);
+            assert_eq!(Facts::decode(&page), Ok(facts));
+        }
+    }
+
+    #[test]
+    fn all_ranges_that_fit_leave_room_for_what_is_behind_them() {
+        let range = FileRange { kind: 7, first: u64::MAX - 1, last: u64::MAX - 1 };
+        let facts = Facts { files: vec![range; RANGES_MAX], ..trimmed_sample() };
         let mut page = [0; BLOCK];
-        sample().encode(&mut page);
-        assert_eq!(Facts::decode(&page), Ok(sample()));
+        facts.encode(&mut page);
+        assert_eq!(Facts::decode(&page), Ok(facts));
     }
 
     #[test]
     fn files_of_a_kind_are_stated_once() {
         let mut facts = sample();
-        facts.set_segments(8, 12);
+        facts.set_segments(8, 12, trimmed_sample().first_group);
+        assert_eq!(facts.first_group, trimmed_sample().first_group);
         assert_eq!(facts.segments(), Some(FileRange { kind: SEGMENTS, first: 8, last: 12 }));
         facts.set_cold_files(3, 2);
         assert_eq!(facts.cold_files(), Some(FileRange { kind: COLD_FILES, first: 3, last: 2 }));
@@ -226,11 +285,14 @@ pub(crate) mod tests {
     /// The next start counts on from these.
     #[test]
     fn what_no_writer_says_is_no_page() {
-        let changes: [fn(&mut Facts); 4] = [
-            |facts| facts.sequence = u64::MAX,
-            |facts| facts.epoch = u64::MAX,
-            |facts| facts.snapshot_number = u64::MAX,
-            |facts| facts.set_cold_files(1, u64::MAX),
+        let half = |number, first_lsn| Some(FirstGroup { number, first_lsn });
+        let changes: [&dyn Fn(&mut Facts); 6] = [
+            &|facts| facts.first_group = half(0, Lsn::new(1)),
+            &|facts| facts.first_group = half(1, Lsn::ZERO),
+            &|facts| facts.sequence = u64::MAX,
+            &|facts| facts.epoch = u64::MAX,
+            &|facts| facts.snapshot_number = u64::MAX,
+            &|facts| facts.set_cold_files(1, u64::MAX),
         ];
         for change in changes {
             let mut facts = sample();

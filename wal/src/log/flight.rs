@@ -168,8 +168,7 @@ impl<D: Disk> Core<D> {
         assert_eq!(header.number, self.durable.group + 1, "durable is a contiguous prefix");
         assert_eq!(flight.lsn_before(), self.durable.lsn, "durable is a contiguous prefix");
         self.durable = flight.last_good();
-        let needs = header.open.map_or(0, |place| place.segment);
-        flight.segment.note_durable(header.first_lsn, self.durable.lsn, self.durable.end, needs);
+        flight.segment.note_durable(header, &self.durable);
         shared.publish_durable(&self.durable);
         for (producer, handed) in &flight.marks {
             self.lanes[*producer].publish(*handed, leader.producer == Some(*producer));

@@ -193,11 +193,8 @@ impl<D: Disk> Helper<D> {
         zeroes: Zeroes<'_>,
     ) -> Result<Arc<Segment<D::File>>, MakeError> {
         let segment = self.maker.make(purpose, zeroes)?;
-        let mut table = shared.table.lock();
-        table.push_back(Arc::clone(&segment));
-        let first = table.front().map_or(segment.header.number, |first| first.header.number);
-        drop(table);
-        self.state(shared, first, segment.header.number).map_err(MakeError::Names)?;
+        shared.table.lock().push_back(Arc::clone(&segment));
+        self.state(shared).map_err(MakeError::Names)?;
         Ok(segment)
     }
 
@@ -223,12 +220,20 @@ impl<D: Disk> Helper<D> {
     }
 
     /// Which segments there are: from now on the files of others may go.
-    fn state(&mut self, shared: &Shared<D>, first: u64, last: u64) -> io::Result<()> {
+    fn state(&mut self, shared: &Shared<D>) -> io::Result<()> {
+        let table = shared.table.lock();
+        let ends = table.front().cloned().zip(table.back().cloned());
+        drop(table);
+        let Some((first, last)) = ends else { unreachable!("the last segment stays") };
         // What goes was durable, and what the log goes on with: once it is gone nothing else may
         // tell where it ended.
         let durable = (shared.durable(), shared.durable_group());
-        let durable = if self.parting.is_empty() { (Lsn::ZERO, 0) } else { durable };
-        self.meta.note_segments(first, last, durable)?;
+        let (lsn, group) = if self.parting.is_empty() { (Lsn::ZERO, 0) } else { durable };
+        self.meta.note_segments(|facts| {
+            facts.set_segments(first.header.number, last.header.number, first.first_group());
+            facts.durable = facts.durable.max(lsn);
+            facts.durable_group = facts.durable_group.max(group);
+        })?;
         self.dying.append(&mut self.parting);
         Ok(())
     }
@@ -238,12 +243,7 @@ impl<D: Disk> Helper<D> {
     fn trim(&mut self, shared: &Shared<D>) -> io::Result<bool> {
         self.part(shared);
         if !self.parting.is_empty() {
-            let table = shared.table.lock();
-            let span = table.front().zip(table.back());
-            let span = span.map(|(first, last)| (first.header.number, last.header.number));
-            drop(table);
-            let Some((first, last)) = span else { unreachable!("the last segment stays") };
-            self.state(shared, first, last)?;
+            self.state(shared)?;
         }
         self.recycle_dying()
     }

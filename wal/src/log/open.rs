@@ -96,12 +96,12 @@ impl<D: Disk> Found<D> {
         let purpose = continue_behind(&segments, last, length);
         let made = maker.make(&purpose, Zeroes::ALL).map_err(io::Error::from);
         let made = made.map_err(OpenError::disk("making a segment"))?;
-        let first = segments.first().unwrap_or(&made).header.number;
+        let first = segments.first().unwrap_or(&made);
         let meta = meta.replace(&*disk, |facts| {
             facts.epoch = recovery.epoch;
             facts.durable = facts.durable.max(last.lsn);
             facts.durable_group = facts.durable_group.max(last.group);
-            facts.set_segments(first, made.header.number);
+            facts.set_segments(first.header.number, made.header.number, first.first_group());
         });
         let meta = meta.map_err(OpenError::disk("writing meta"))?;
         let ended = end_last(&segments, &recovery, found_in);

@@ -48,8 +48,7 @@ pub(crate) fn renew<D: Disk>(
     let mut last = before;
     for (header, end) in placed {
         last = LastGood::of(&header, end);
-        let needs = header.open.map_or(0, |place| place.segment);
-        made.note_durable(header.first_lsn, last.lsn, end, needs);
+        made.note_durable(&header, &last);
     }
     drop_void(segments, &before);
     let renewed = Renewed {

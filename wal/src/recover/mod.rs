@@ -31,6 +31,7 @@ use self::window::Span;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, OpenError};
 use crate::format::group::GroupHeader;
+use crate::format::meta::FirstGroup;
 use crate::format::record;
 use crate::format::segment::{Beginning, GROUPS_AT, LastGood};
 use crate::log::{FLIGHTS_MAX, Options};
@@ -111,6 +112,7 @@ pub(crate) fn recover<D: Disk>(
         assembler: Assembler::default(),
         last: LastGood::default(),
         term: None,
+        first_group: files.meta.as_ref().and_then(|meta| meta.facts().first_group),
         recovery: Recovery { epoch: files.epoch, foreign, ..Recovery::default() },
         segments: Vec::new(),
         newest: VecDeque::new(),
@@ -165,6 +167,8 @@ struct Fold<'o, 'v, F> {
     last: LastGood,
     /// Of the last group that was read.
     term: Option<u64>,
+    /// What the log begins with, says `meta`, where the first segment does not say it.
+    first_group: Option<FirstGroup>,
     recovery: Recovery,
     segments: Vec<Arc<Segment<F>>>,
     /// The last groups: those before them are proven by the headers of these.
@@ -242,24 +246,38 @@ impl<F: DiskFile> Fold<'_, '_, F> {
     }
 
     /// Where the log begins: behind the last good group that the first segment names, or, where
-    /// the segment before was trimmed and its end is not named, in front of the first group.
+    /// the segment before was trimmed and its end is not named, in front of the first group, which
+    /// is the one that `meta` names.
     fn begin_with(&mut self, first: &FoundSegment<F>) -> Result<(), OpenError> {
         self.last = first.header.last_good;
         let group = first_group(first)?;
         self.cut = group.is_some_and(|header| header.open.is_some());
-        if first.header.beginning == Beginning::Roll
-            && let Some(header) = group
-        {
-            self.last = LastGood {
-                segment: first.header.continues,
-                end: 0,
-                group: header.number - 1,
-                lsn: Lsn::new(header.first_lsn.get() - 1),
-                time_ms: header.time_ms,
-                checksum: header.previous,
-            };
+        if first.header.beginning == Beginning::Break {
+            return Ok(());
         }
-        Ok(())
+        let Some(begins) = self.first_group.or(group.as_ref().map(FirstGroup::of)) else {
+            return Ok(());
+        };
+        self.last = LastGood {
+            segment: first.header.continues,
+            end: 0,
+            group: begins.number - 1,
+            lsn: Lsn::new(begins.first_lsn.get() - 1),
+            time_ms: group.map_or(0, |header| header.time_ms),
+            checksum: group.map_or(0, |header| header.previous),
+        };
+        if group.is_some_and(|header| FirstGroup::of(&header) == begins) {
+            return Ok(());
+        }
+        // It was durable before it was named.
+        self.proof.add(begins.number, self.last.lsn, || META_NAME.to_owned());
+        let number = begins.number;
+        let reason = match group {
+            Some(header) => format!("group {} is where group {number} was", header.number),
+            None => format!("group {number}, with which the log begins, is not there"),
+        };
+        let place = (first.name(), GROUPS_AT);
+        Err(OpenError::Damage(self.proof.damage(&self.last, place, reason)))
     }
 
     /// Visits the groups of one segment; also says what is wrong at their end, if bytes of a group
@@ -314,8 +332,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         self.newest.push_back(FoundGroup { before: self.last, at, header: *header });
         self.last = LastGood::of(header, at + header.length as u64);
         self.term = Some(header.term);
-        let needs = header.open.map_or(0, |place| place.segment);
-        kept.note_durable(header.first_lsn, self.last.lsn, self.last.end, needs);
+        kept.note_durable(header, &self.last);
     }
 
     fn read_records(

@@ -11,8 +11,8 @@ use super::{Fold, note_break};
 use crate::disk::{BLOCK, DiskFile};
 use crate::error::OpenError;
 use crate::format::group::{self, GroupHeader};
+use crate::format::meta::FirstGroup;
 use crate::format::segment::{Beginning, GROUPS_AT, LastGood};
-use crate::lsn::Lsn;
 use crate::segment::Segment;
 
 impl<F: DiskFile> Fold<'_, '_, F> {
@@ -21,7 +21,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         let Some(start) = self.find_start(live)? else { return Ok(0) };
         for (segment, end) in live.iter().zip(&start.skipped) {
             let kept = Segment::new(segment.header, segment.file.clone());
-            kept.note_durable(end.first_lsn, end.last.lsn, end.last.end, end.needs);
+            kept.note_durable(&end.first, &end.last);
             if let Some(groups) = end.indexed {
                 kept.set_indexed(groups);
             }
@@ -61,10 +61,16 @@ impl<F: DiskFile> Fold<'_, '_, F> {
     /// The longest front of segments that hold nothing the visitor wants, nor parts of it, and
     /// whose ends are known without reading them.
     fn find_start(&self, live: &[&FoundSegment<F>]) -> Result<Option<Start>, OpenError> {
-        let mut ends = Vec::new();
+        let mut ends: Vec<KnownEnd> = Vec::new();
         for pair in live.windows(2) {
             let Some(end) = known_end(pair[0], pair[1])? else { break };
-            if end.last.lsn >= self.options.visit_from {
+            let begins = match ends.last() {
+                None => self.begins(pair[0]),
+                Some(before) => Some(behind(&before.last)),
+            };
+            // Another group may be in the place of its first. If so, reading it tells.
+            let is_first = begins.is_none_or(|begins| FirstGroup::of(&end.first) == begins);
+            if end.last.lsn >= self.options.visit_from || !is_first {
                 break;
             }
             ends.push(end);
@@ -80,6 +86,18 @@ impl<F: DiskFile> Fold<'_, '_, F> {
         }
         Ok(None)
     }
+
+    /// What the first segment begins with, if it is known.
+    fn begins(&self, first: &FoundSegment<F>) -> Option<FirstGroup> {
+        match first.header.beginning {
+            Beginning::Break => Some(behind(&first.header.last_good)),
+            Beginning::Roll => self.first_group,
+        }
+    }
+}
+
+fn behind(last: &LastGood) -> FirstGroup {
+    FirstGroup { number: last.group + 1, first_lsn: last.lsn.next() }
 }
 
 /// Segments passed over.
@@ -89,9 +107,9 @@ struct Start {
 
 /// The end of a segment that was not read.
 struct KnownEnd {
-    first_lsn: Lsn,
+    /// The header of its first group.
+    first: GroupHeader,
     last: LastGood,
-    needs: u64,
     /// Groups in its index.
     indexed: Option<u64>,
 }
@@ -110,8 +128,7 @@ fn known_end<F: DiskFile>(
     };
     let Some(first) = first_header(segment)? else { return Ok(None) };
     let indexed = closing.filter(|closing| closing.last == last).map(|closing| closing.groups);
-    let needs = first.open.map_or(0, |place| place.segment);
-    Ok(Some(KnownEnd { first_lsn: first.first_lsn, last, needs, indexed }))
+    Ok(Some(KnownEnd { first, last, indexed }))
 }
 
 /// Whether a group of the segment may end where the header behind it says so. If not, reading the

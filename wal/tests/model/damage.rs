@@ -85,7 +85,7 @@ fn spoil(expected: &Expected, image: &SimDisk, random: &mut Random) -> Option<Sp
     let (name, size) = files.get(random.index(files.len().max(1)))?;
     let (other, _) = &files[random.index(files.len())];
     let at = random.below((*size).max(1));
-    let done = match random.below(10) {
+    let done = match random.below(11) {
         0 => image.flip(name, at, 3).map(|()| Spoilt::Bytes(format!("a bit of {name} at {at}"))),
         1 => {
             let len = (1 + random.below(4096)).min(size - at);
@@ -102,6 +102,7 @@ fn spoil(expected: &Expected, image: &SimDisk, random: &mut Random) -> Option<Sp
         }
         6 => image.cut(name, at).map(|()| Spoilt::Cut(format!("{name} cut at {at}"))),
         7 => flip_last(expected, image, random)?,
+        8 => displace(image, random)?,
         _ => forge(expected, image, random)?,
     };
     done.ok()
@@ -155,6 +156,16 @@ fn flip_last(
     let at = group.at + random.index(group.header.length);
     let what = Spoilt::Bytes(format!("a bit of the last group, {} at {at}", group.file));
     Some(image.flip(&group.file, at as u64, 3).map(|()| what))
+}
+
+/// A group lands where its segment begins.
+fn displace(image: &SimDisk, random: &mut Random) -> Option<io::Result<Spoilt>> {
+    let mut groups = groups(image);
+    groups.retain(|group| group.at > 4096);
+    let group = groups.get(random.index(groups.len().max(1)))?;
+    let what = format!("group {} of {} at its beginning", group.header.number, group.file);
+    let done = image.overwrite(&group.file, 4096, &group.bytes);
+    Some(done.map(|()| Spoilt::Bytes(what)))
 }
 
 /// Another group in place of one, as intact as the one that was written. The group behind it does

@@ -10,7 +10,7 @@
 use serde::Serialize;
 use zzq_wal::disk::{BLOCK, Disk, DiskFile};
 use zzq_wal::format::group::GroupHeader;
-use zzq_wal::format::meta::Facts;
+use zzq_wal::format::meta::{Facts, FirstGroup};
 use zzq_wal::format::segment::{Beginning, Closing, GROUPS_AT, LastGood, SegmentHeader};
 use zzq_wal::format::{checksum, index};
 use zzq_wal::io::IoBuffer;
@@ -24,7 +24,7 @@ use crate::groups::{Groups, Step};
 use crate::place::Trouble;
 use crate::survey::{SegmentFile, read_block};
 use crate::time::Date;
-use crate::walk::does_not_follow;
+use crate::walk::{NOT_THE_FIRST, does_not_follow};
 
 /// Images that a copy has at most, as a broker has: a late decision names records that the state
 /// before may have known, and the newest image does not.
@@ -77,7 +77,7 @@ pub(super) fn attempt<S: Disk, T: Disk>(
     tell("copying images");
     let cold = copy_images(draft, images)?;
     let first = &parts[begins];
-    let facts = facts(&source.facts, (first.header.number, end), images.last(), &cold);
+    let facts = facts(&source.facts, (first, end), images.last(), &cold);
     let taken = Taken {
         first_lsn: first.first.first_lsn.get(),
         last_lsn: last.get(),
@@ -115,6 +115,8 @@ struct Part<'s, F> {
     segment: &'s SegmentFile<F>,
     header: SegmentHeader,
     first: GroupHeader,
+    /// What it begins with, if that is known without the segment before.
+    begins: Option<FirstGroup>,
 }
 
 impl<F> Part<'_, F> {
@@ -134,7 +136,8 @@ fn parts<F: DiskFile>(source: &Source<F>) -> Result<Vec<Part<'_, F>>, BackupErro
         };
         // Where there is none, the copy ends before, or finds that it cannot.
         let Some(first) = segment.first_header().map_err(opened(&name))? else { break };
-        parts.push(Part { segment, header, first });
+        let begins = source.survey.begins().filter(|_| parts.is_empty());
+        parts.push(Part { segment, header, first, begins });
     }
     Ok(parts)
 }
@@ -247,6 +250,9 @@ impl<T: Disk> Copy<'_, '_, T> {
         if SegmentHeader::decode(&block).ok() != Some(part.header) {
             return Err(BackupError::damage(&name, 0, "its header has changed"));
         }
+        if part.begins.is_some_and(|begins| FirstGroup::of(&part.first) != begins) {
+            return Err(BackupError::damage(&name, GROUPS_AT, NOT_THE_FIRST));
+        }
         let mut sheet = self.draft.sheet(&name)?;
         sheet.append(&block)?;
         let groups = self.groups(part, &mut sheet)?;
@@ -356,7 +362,7 @@ fn raw<F: DiskFile, T: Disk>(draft: &mut Draft<'_, T>, raw: &Raw<F>) -> Result<(
 /// is not given twice, and so does the highest number of a cold file.
 fn facts<F: DiskFile>(
     source: &Facts,
-    (first, end): (u64, LastGood),
+    (first, end): (&Part<'_, F>, LastGood),
     image: Option<&Image<F>>,
     cold: &[u64],
 ) -> Facts {
@@ -368,7 +374,9 @@ fn facts<F: DiskFile>(
         files: Vec::new(),
         ..source.clone()
     };
-    facts.set_segments(first, end.segment);
+    let rolls_on = first.header.beginning == Beginning::Roll;
+    let first_group = rolls_on.then(|| FirstGroup::of(&first.first));
+    facts.set_segments(first.header.number, end.segment, first_group);
     // An image may have been there before it was marked.
     let used = source.cold_files().map(|range| range.last);
     if let Some(used) = used.max(cold.iter().max().copied()) {
