@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::format::group::GroupHeader;
-use crate::format::meta::FirstGroup;
+use crate::format::meta::{FirstGroup, SPARES_END};
 use crate::format::segment::{Beginning, GROUPS_AT, LastGood, SegmentHeader};
 use crate::lsn::Lsn;
 
@@ -37,7 +37,7 @@ pub(crate) fn spare_name(number: u64) -> String {
 
 pub(crate) fn spare_number(name: &str) -> Option<u64> {
     let number = name.strip_prefix(SPARE_PREFIX)?.parse().ok()?;
-    (number < u64::MAX / 2 && spare_name(number) == name).then_some(number)
+    (number < SPARES_END && spare_name(number) == name).then_some(number)
 }
 
 /// A segment that is kept and holds records, at one moment.

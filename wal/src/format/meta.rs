@@ -23,7 +23,8 @@
 //! 128  24  each: kind (4; 1 segments, 2 cold files), zero (4), first number (8), last number (8)
 //! 4064  8  first group: its number; 0: the first segment says it itself
 //! 4072  8  first group: its first LSN
-//! 4080 16  zero
+//! 4080  8  names of spares from this number on are the log's
+//! 4088  8  zero
 //! ```
 
 use super::field::{array_at, put, u32_at, u64_at};
@@ -38,17 +39,21 @@ const RANGES_AT: usize = 128;
 const RANGE_LEN: usize = 24;
 /// What came later lies behind the ranges, where it was zero before.
 const FIRST_GROUP_AT: usize = 4064;
+const SPARES_AT: usize = 4080;
 
 /// How many ranges of files fit.
 pub const RANGES_MAX: usize = (FIRST_GROUP_AT - RANGES_AT) / RANGE_LEN;
 
 const _: () = assert!(RANGES_MAX == 164 && RANGES_AT + RANGES_MAX * RANGE_LEN == FIRST_GROUP_AT);
-const _: () = assert!(FIRST_GROUP_AT + 32 == BLOCK);
+const _: () = assert!(SPARES_AT == FIRST_GROUP_AT + 16 && SPARES_AT + 16 == BLOCK);
 
 /// Kind of the files of the log itself.
 pub const SEGMENTS: u32 = 1;
 /// Kind of the files that the cleaner makes.
 pub const COLD_FILES: u32 = 2;
+
+/// Spares have lower numbers: those that follow have some, too, and no log has made so many.
+pub(crate) const SPARES_END: u64 = u64::MAX / 2;
 
 /// Files of one kind: `first ..= last`, none if `last < first`. All segments of theirs should be
 /// there. Of cold files those that are needed lie in it, and `last` is the highest number that any
@@ -106,6 +111,8 @@ pub struct Facts {
     /// What the first of the segments begins with, if that rolls on from one that was trimmed. One
     /// that breaks names the group before.
     pub first_group: Option<FirstGroup>,
+    /// Files called as spares are, with lower numbers, were there before the log.
+    pub spares_from: u64,
 }
 
 impl Facts {
@@ -168,6 +175,7 @@ impl Facts {
             put(page, FIRST_GROUP_AT, &group.number.to_le_bytes());
             put(page, FIRST_GROUP_AT + 8, &group.first_lsn.get().to_le_bytes());
         }
+        put(page, SPARES_AT, &self.spares_from.to_le_bytes());
         seal_block(page, MAGIC);
     }
 
@@ -188,6 +196,10 @@ impl Facts {
         let files: Vec<FileRange> = files.collect();
         if counts.into_iter().chain(files.iter().map(|range| range.last)).any(|n| n == u64::MAX) {
             return Err(Fault::Senseless("the log is at its end"));
+        }
+        let spares_from = u64_at(page, SPARES_AT);
+        if spares_from > SPARES_END {
+            return Err(Fault::Senseless("a log has made all spares that there can be"));
         }
         let first_group = FirstGroup {
             number: u64_at(page, FIRST_GROUP_AT),
@@ -212,6 +224,7 @@ impl Facts {
             snapshot_number: u64_at(page, 112),
             files,
             first_group: (first_group.number > 0).then_some(first_group),
+            spares_from,
         })
     }
 }
@@ -238,13 +251,14 @@ pub(crate) mod tests {
                 FileRange { kind: COLD_FILES, first: 1, last: 2 },
             ],
             first_group: None,
+            spares_from: 0,
         }
     }
 
     /// With what was zero in the first programs.
     pub(crate) fn trimmed_sample() -> Facts {
         let first_group = Some(FirstGroup { number: 17, first_lsn: Lsn::new(31) });
-        Facts { first_group, ..sample() }
+        Facts { first_group, spares_from: 4, ..sample() }
     }
 
     #[test]
@@ -286,7 +300,8 @@ pub(crate) mod tests {
     #[test]
     fn what_no_writer_says_is_no_page() {
         let half = |number, first_lsn| Some(FirstGroup { number, first_lsn });
-        let changes: [&dyn Fn(&mut Facts); 6] = [
+        let changes: [&dyn Fn(&mut Facts); 7] = [
+            &|facts| facts.spares_from = SPARES_END + 1,
             &|facts| facts.first_group = half(0, Lsn::new(1)),
             &|facts| facts.first_group = half(1, Lsn::ZERO),
             &|facts| facts.sequence = u64::MAX,

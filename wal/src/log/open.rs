@@ -65,7 +65,7 @@ impl<D: Disk> Found<D> {
             // Before the first segment: its name alone may not be certain.
             Some(meta) if meta.facts().segments().is_none() => meta.replace(&*disk, |_| {}),
             Some(meta) => Ok(meta),
-            None => create_meta(&*disk, &mut options),
+            None => create_meta(&*disk, &mut options, files.newest_spare),
         };
         let meta = meta.map_err(OpenError::disk("making meta"))?;
         let identity = meta.facts().identity;
@@ -264,9 +264,11 @@ fn limits(options: &Options, newest: u64) -> Limits {
     }
 }
 
-fn create_meta<D: Disk>(disk: &D, options: &mut Options) -> io::Result<Meta<D>> {
+/// Spares that are there already, up to this number, are not the log's.
+fn create_meta<D: Disk>(disk: &D, options: &mut Options, others: u64) -> io::Result<Meta<D>> {
     let identity = Identity { log: (options.entropy)(), ..options.identity };
-    Meta::create(disk, Facts { identity, ..Facts::default() })
+    let spares_from = if others == 0 { 0 } else { others + 1 };
+    Meta::create(disk, Facts { identity, spares_from, ..Facts::default() })
 }
 
 /// Bytes may have been written and read back without ever having been durable.

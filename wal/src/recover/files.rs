@@ -133,13 +133,15 @@ impl<D: Disk> Files<D> {
         Ok(())
     }
 
-    /// A spare is empty, or was a segment of this log; its header may be torn.
+    /// A spare is empty, or was a segment of this log; its header may be torn. What was there
+    /// before the log has a lower number.
     fn take_spares(
         &mut self,
         disk: &D,
         facts: &Facts,
         spares: Vec<(u64, u64)>,
     ) -> Result<(), OpenError> {
+        self.newest_spare = facts.spares_from.saturating_sub(1);
         for (number, size) in spares {
             self.newest_spare = self.newest_spare.max(number);
             let name = spare_name(number);
@@ -147,7 +149,7 @@ impl<D: Disk> Files<D> {
             let may_be = block[..8] == [0; 8] || segment::has_magic(&block);
             let others = SegmentHeader::decode(&block)
                 .is_ok_and(|header| header.identity.log != facts.identity.log);
-            if may_be && !others {
+            if may_be && !others && number >= facts.spares_from {
                 self.spares.push((number, size));
             } else {
                 self.foreign.push(name);

@@ -372,6 +372,7 @@ fn facts<F: DiskFile>(
         snapshot: image.map_or(Lsn::ZERO, Image::lsn),
         snapshot_number: image.map_or(0, |image| image.volume.heading().number),
         files: Vec::new(),
+        spares_from: 0,
         ..source.clone()
     };
     let rolls_on = first.header.beginning == Beginning::Roll;
