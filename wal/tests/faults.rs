@@ -556,3 +556,33 @@ fn a_file_whose_index_failed_is_no_spare_when_it_goes() {
     assert!(disk.bytes(&segment_name(1)).is_err(), "it has gone");
     assert_eq!(disk.count(Op::Rename), renamed, "it was removed");
 }
+
+/// Whether its index had failed is not known any more: a crash looks the same.
+#[test]
+fn a_file_that_is_found_without_its_index_is_no_spare_when_it_goes() {
+    let disk = SimDisk::new();
+    let (log, mut one) = begin(&disk);
+    for n in 0..28_u8 {
+        put(&log, &mut one, &[n; 3000]);
+    }
+    // The next segment is there, and nobody closes this one.
+    for n in 28..40_u8 {
+        stage(&mut one, &[n; 3000]).unwrap();
+        one.drive(1000);
+        one.drive(1000);
+    }
+    assert_eq!((log.segments().len(), log.durable()), (2, Lsn::new(40)));
+    let disk = disk.restart();
+    let (log, ..) = reopen(&disk, 2);
+    let mut one = producer(&log).0;
+    put(&log, &mut one, b"in the segment of this start");
+    while log.helper_step(0) {}
+    log.mark_durable().unwrap();
+    let renamed = disk.count(Op::Rename);
+    log.trim(log.durable());
+    while log.helper_step(0) {}
+    for number in 1..3 {
+        assert!(disk.bytes(&segment_name(number)).is_err(), "it has gone");
+    }
+    assert_eq!(disk.count(Op::Rename), renamed, "they were removed");
+}

@@ -142,6 +142,8 @@ fn end_last<F>(
     found_in: u64,
 ) -> Option<Arc<Segment<F>>> {
     segments.last()?.set_broken();
+    // Whether the index of one had failed, and its file with it, is not known any more.
+    segments.iter().filter(|kept| !kept.is_indexed()).for_each(|kept| kept.set_broken());
     let older = segments.iter().find(|kept| kept.header.number == found_in)?;
     older.set_broken();
     let found = recovery.segments.iter().find(|found| found.number == older.header.number)?;
