@@ -12,6 +12,17 @@
 //! has many records in flight, and nothing else to do, has a [`Writer`]. The crate's README has a
 //! program, the guarantees, and what to do on each error; a longer one is `examples/journal.rs`.
 //!
+//! | to | there is |
+//! | --- | --- |
+//! | open, or make | [`io::DirectoryLock::acquire`], [`io::FileDisk::open`], [`Log::open`] |
+//! | have its segments made and used again | [`Log::spawn_helper`], once |
+//! | append, and wait | [`Appender::append`]; [`Writer::stage`], [`Writer::wait`]; a [`Producer`] |
+//! | read, and follow | [`Log::reader`]; [`Reader::next_record`] gives `None` where more may come |
+//! | give up its front | [`Log::trim`] |
+//! | give up its end, in a cluster | [`Log::truncate`] |
+//! | close it | drop who appends, [`Log::mark_durable`], drop the helper, the log, the lock |
+//! | look at one without changing it | [`inspect`] on an [`io::ReadOnlyDisk`] |
+//!
 //! Where threads have event loops, each lane (a thread with its own event loop) owns one
 //! [`Producer`]: it *stages* records in its turn, *drives* the log at the turn's end, and learns by
 //! count how many of its records are durable. Whichever lane drives while leadership is free packs
