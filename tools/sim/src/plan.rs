@@ -210,11 +210,12 @@ impl Plan {
         self.write_ms = *holding.pick(&[1, 1, 10]);
         for client in self.clients.iter_mut().filter(|client| !client.reads_history) {
             client.welcomes = true;
-            client.chats = 6;
+            client.chats = if self.in_memory { 2 } else { 6 };
             client.retains = if self.in_memory { 1 } else { 2 };
             client.pause_ms = *holding.pick(&[5, 20]);
         }
-        for _ in 0..holding.within(2, 3) {
+        let joiners = if self.in_memory { (4, 6) } else { (2, 3) };
+        for _ in 0..holding.within(joiners.0, joiners.1) {
             let joiner = ClientPlan { pause_ms: 20, ..ClientPlan::of_joiner(&mut holding) };
             self.clients.push(joiner);
         }
@@ -228,8 +229,8 @@ impl Plan {
             behind_delivery: 0,
             stop: 0,
             cut: 500,
-            lane_sleeps: 6,
-            sleep_ms: *holding.pick(&[40, 120]),
+            lane_sleeps: if self.in_memory { 3 } else { 6 },
+            sleep_ms: *holding.pick(if self.in_memory { &[120, 300] } else { &[40, 120] }),
             ..self.faults
         };
     }
