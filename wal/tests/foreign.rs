@@ -131,7 +131,13 @@ fn an_empty_log_takes_no_more_than_8_mib() {
 /// They are no spares of a log that is made here, which makes its own beside them.
 #[test]
 fn what_is_called_a_spare_in_a_new_directory_is_left_alone() {
-    let names = ["spare-1", "spare-2", "spare-9223372036854775806", "spare-18446744073709551614"];
+    let names = [
+        "spare-0",
+        "spare-1",
+        "spare-2",
+        "spare-9223372036854775806",
+        "spare-18446744073709551614",
+    ];
     // Of zeroes as spares are, too.
     for (name, byte) in names.into_iter().flat_map(|name| [(name, 7), (name, 0)]) {
         let disk = SimDisk::new();

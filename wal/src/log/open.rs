@@ -269,8 +269,7 @@ fn limits(options: &Options, newest: u64) -> Limits {
 /// Spares that are there already, up to this number, are not the log's.
 fn create_meta<D: Disk>(disk: &D, options: &mut Options, others: u64) -> io::Result<Meta<D>> {
     let identity = Identity { log: (options.entropy)(), ..options.identity };
-    let spares_from = if others == 0 { 0 } else { others + 1 };
-    Meta::create(disk, Facts { identity, spares_from, ..Facts::default() })
+    Meta::create(disk, Facts { identity, spares_from: others + 1, ..Facts::default() })
 }
 
 /// Bytes may have been written and read back without ever having been durable.
