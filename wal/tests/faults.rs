@@ -353,20 +353,25 @@ fn a_file_that_cannot_be_removed_is_named() {
     assert!(reason.contains(&format!("removing {}", segment_name(1))), "{reason}");
 }
 
+/// 40 records, the last ones in a second segment; nobody has closed the first one yet.
+fn outgrow(log: &Log<SimDisk>, one: &mut Producer<SimDisk>) {
+    for n in 0..28_u8 {
+        put(log, one, &[n; 3000]);
+    }
+    for n in 28..40_u8 {
+        stage(one, &[n; 3000]).unwrap();
+        one.drive(1000);
+        one.drive(1000);
+    }
+}
+
 #[test]
 fn a_segment_whose_index_cannot_be_written_is_read_without() {
     let disk = SimDisk::new();
     let (log, mut one) = begin(&disk);
     turn(&log, &mut one);
-    for n in 0..28_u8 {
-        put(&log, &mut one, &[n; 3000]);
-    }
+    outgrow(&log, &mut one);
     // The next writes of the helper are the header of the next segment, meta, and this index.
-    for n in 28..40_u8 {
-        stage(&mut one, &[n; 3000]).unwrap();
-        one.drive(1000);
-        one.drive(1000);
-    }
     disk.fail(Op::Sync, 3, FAIL);
     while log.helper_step(0) {}
     let failure = log.take_failure();
@@ -539,14 +544,7 @@ fn a_file_whose_index_failed_is_no_spare_when_it_goes() {
     let disk = SimDisk::new();
     let (log, mut one) = begin(&disk);
     turn(&log, &mut one);
-    for n in 0..28_u8 {
-        put(&log, &mut one, &[n; 3000]);
-    }
-    for n in 28..40_u8 {
-        stage(&mut one, &[n; 3000]).unwrap();
-        one.drive(1000);
-        one.drive(1000);
-    }
+    outgrow(&log, &mut one);
     disk.fail(Op::Sync, 3, FAIL);
     while log.helper_step(0) {}
     assert!(log.take_failure().is_some_and(|why| why.contains("index")));
@@ -562,15 +560,7 @@ fn a_file_whose_index_failed_is_no_spare_when_it_goes() {
 fn a_file_that_is_found_without_its_index_is_no_spare_when_it_goes() {
     let disk = SimDisk::new();
     let (log, mut one) = begin(&disk);
-    for n in 0..28_u8 {
-        put(&log, &mut one, &[n; 3000]);
-    }
-    // The next segment is there, and nobody closes this one.
-    for n in 28..40_u8 {
-        stage(&mut one, &[n; 3000]).unwrap();
-        one.drive(1000);
-        one.drive(1000);
-    }
+    outgrow(&log, &mut one);
     assert_eq!((log.segments().len(), log.durable()), (2, Lsn::new(40)));
     let disk = disk.restart();
     let (log, ..) = reopen(&disk, 2);

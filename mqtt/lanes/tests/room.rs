@@ -296,10 +296,8 @@ fn a_packet_that_has_come_whole_is_not_overdue_while_its_handler_waits() {
     assert!(!world.waits(1));
 }
 
-#[test]
-fn who_is_paused_for_clients_loses_patience_all_the_same() {
-    let (mut world, peers) = kept();
-    world.with_io(0, |io, conn| io.pause_for_peers(conn));
+/// It ends for the first client, whatever pauses and resumes it.
+fn let_patience_end(world: &mut World, peers: &[MemPeer]) {
     world.pass(PATIENCE.saturating_sub(Duration::from_millis(1)));
     world.with_io(0, |io, conn| {
         io.resume(conn);
@@ -312,21 +310,20 @@ fn who_is_paused_for_clients_loses_patience_all_the_same() {
 }
 
 #[test]
+fn who_is_paused_for_clients_loses_patience_all_the_same() {
+    let (mut world, peers) = kept();
+    world.with_io(0, |io, conn| io.pause_for_peers(conn));
+    let_patience_end(&mut world, &peers);
+}
+
+#[test]
 fn who_is_paused_for_clients_and_for_something_else_waits_for_clients_still() {
     let (mut world, peers) = kept();
     world.with_io(0, |io, conn| {
         io.pause_for_peers(conn);
         io.pause(conn);
     });
-    world.pass(PATIENCE.saturating_sub(Duration::from_millis(1)));
-    world.with_io(0, |io, conn| {
-        io.resume(conn);
-        io.pause_for_peers(conn);
-    });
-    assert_eq!(world.closed(), []);
-    world.pass(Duration::from_secs(1));
-    assert_eq!(world.closed(), [world.conn(0)]);
-    assert!(peers[0].is_ended() && !world.waits(1));
+    let_patience_end(&mut world, &peers);
 }
 
 #[test]

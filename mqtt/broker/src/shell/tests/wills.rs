@@ -1,10 +1,24 @@
 //! Wills that have to wait, and the full queues that they wait for.
 
-use zzq_types::ProtocolVersion::V5;
+use zzq_types::ProtocolVersion::{self, V5};
 use zzq_types::QoS::{AtLeastOnce, AtMostOnce};
 
 use super::harness::*;
 use crate::metrics;
+
+/// Somebody is away whose queue is full: no more comes of topic `full`.
+fn with_a_full_queue(version: ProtocolVersion, lanes: u16) -> (World, Client) {
+    let mut setup = Setup { lanes, ..Setup::new(version) };
+    setup.options.limits.max_queued_messages = 1;
+    let mut world = setup.start();
+    let mut away = world.member("away");
+    world.subscribe(&mut away, "full", AtLeastOnce);
+    away.disconnect();
+    world.settle();
+    let mut publisher = world.guest("publisher");
+    world.publish(&mut publisher, Line::new("full", "first", AtLeastOnce, 1));
+    (world, publisher)
+}
 
 /// Found by the simulator: a queue was full for the older of two wills of one session. The record
 /// of the younger one took the older one away, which was never published, and the younger one came
@@ -13,17 +27,9 @@ use crate::metrics;
 fn a_will_that_waits_for_a_full_queue_is_not_taken_for_the_next_one() {
     for version in VERSIONS {
         for lanes in [1, 2] {
-            let mut setup = Setup { lanes, ..Setup::new(version) };
-            setup.options.limits.max_queued_messages = 1;
-            let mut world = setup.start();
-            let mut away = world.member("away");
-            world.subscribe(&mut away, "full", AtLeastOnce);
-            away.disconnect();
-            world.settle();
+            let (mut world, _publisher) = with_a_full_queue(version, lanes);
             let mut witness = world.guest("witness");
             world.subscribe(&mut witness, "w", AtMostOnce);
-            let mut publisher = world.guest("publisher");
-            world.publish(&mut publisher, Line::new("full", "first", AtLeastOnce, 1));
             for will in [("full", AtLeastOnce, false), ("w", AtMostOnce, false)] {
                 let client = world.call(&Hello { will: Some(will), ..Hello::member("lost") });
                 client.reset();
@@ -66,15 +72,7 @@ fn a_queue_that_its_last_receipt_empties_is_not_full_any_more() {
 fn what_is_due_behind_wills_that_wait_does_not_wait_for_them() {
     const WILLS: usize = 300;
     for lanes in [1, 2] {
-        let mut setup = Setup { lanes, ..Setup::new(V5) };
-        setup.options.limits.max_queued_messages = 1;
-        let mut world = setup.start();
-        let mut away = world.member("away");
-        world.subscribe(&mut away, "full", AtLeastOnce);
-        away.disconnect();
-        world.settle();
-        let mut publisher = world.guest("publisher");
-        world.publish(&mut publisher, Line::new("full", "first", AtLeastOnce, 1));
+        let (mut world, mut publisher) = with_a_full_queue(V5, lanes);
         for n in 0..WILLS * usize::from(lanes) {
             let will = Some(("full", AtLeastOnce, false));
             let client = world.call(&Hello { will, ..Hello::member(&format!("lost {n}")) });
