@@ -8,6 +8,7 @@ mod clean;
 mod due;
 mod fill;
 mod keeper;
+mod late;
 mod load;
 mod make;
 mod needs;

@@ -453,6 +453,22 @@ fn the_image_before_finds_what_was_taken_of_history_since() {
     expect_all(&broker, false);
 }
 
+/// A late decision names what is retained, and so does the image before: it keeps nothing in the
+/// log.
+#[test]
+fn what_is_retained_and_often_asked_for_does_not_keep_the_log() {
+    let broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=1GiB"]);
+    Client::connect(&broker, V5, "publisher").retain("kept", "retained", 1);
+    for _ in 0..5 {
+        let (mut client, _) = Connect::persistent(V5, "reader").open(&broker);
+        client.subscribe("kept", 1);
+        client.expect("kept", "retained");
+        client.disconnect();
+        pass_time(&broker, 1);
+    }
+    until("five rounds of 3 MB are let go but for three", || log_bytes(&broker) < 12_000_000);
+}
+
 /// Rounds, until there is a cold file that was not there.
 fn until_moved(broker: &Broker) {
     let cold = || files(broker, "cold").into_iter().map(|(path, _)| path).collect::<Vec<_>>();

@@ -6,12 +6,12 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use zzq_engine::image::{ImageError, Loader, Select, Touched, write};
+use zzq_engine::image::{ImageError, Loader, Select, Touched, references, write};
 use zzq_engine::{NoEffects, Record, RecordError, Shard, State};
 use zzq_snapshot::{
     ColdShelf, Entry, Heading, Kind, Merge, MergeError, NeededKind, Pace, ReadError, Shelf,
@@ -23,6 +23,7 @@ use zzq_wal::{KeptSegment, Log, Reserve, Space};
 
 use super::clean::{Cleaned, Room, clean};
 use super::due::{Growth, Replay};
+use super::late::Late;
 use super::needs::{Needs, join};
 use super::past::Past;
 use super::retain::Retainer;
@@ -302,14 +303,16 @@ impl<D: Disk> Images<D> {
         if planted::is(Bug::TrimmedBeforeMark) {
             self.log.trim(retained);
         }
+        let cold_before = self.cold.last_number();
         let (log, reserve) = (&self.log, self.reserve);
         let room = || room(log, reserve, aim);
         let shelves = (&mut self.shelf, &mut self.cold);
-        let merged = merge(shelves, base.as_ref(), &since, retained, room);
+        let kept_from = log.first_whole().max(zzq_wal::Lsn::new(self.holds.let_go().get()));
+        let merged = merge(shelves, base.as_ref(), &since, (retained, kept_from), room);
         if let Err(error) = &merged
             && error.is_full()
         {
-            self.take_back();
+            self.take_back(cold_before);
         }
         let (volume, cleaned) = merged?;
         self.past.set_cold(self.cold.files().to_vec());
@@ -349,15 +352,13 @@ impl<D: Disk> Images<D> {
         let below = Lsn::new(self.shelf.first_needed().min(retained).get());
         let covered = self.newest().map_or(Lsn::ZERO, |image| Lsn::new(image.heading().lsn.get()));
         self.holds.trim(below, covered, |below| self.log.trim(zzq_wal::Lsn::new(below.get())));
-        self.retire_cold()
+        let needed = self.shelf.needs().filter(|need| need.kind == NeededKind::Cold);
+        let needed: Vec<u64> = needed.map(|need| need.number).collect();
+        self.retire_cold(|number| needed.contains(&number))
     }
 
-    /// Removes cold files that no kept image needs.
-    fn retire_cold(&mut self) -> Result<(), ShelfError> {
-        let images = &self.shelf;
-        let is_needed = |number| {
-            images.needs().any(|need| need.kind == NeededKind::Cold && need.number == number)
-        };
+    /// Removes cold files that are not needed.
+    fn retire_cold(&mut self, is_needed: impl Fn(u64) -> bool) -> Result<(), ShelfError> {
         let retired = self.cold.retire(&**self.log.disk(), is_needed);
         self.past.set_cold(self.cold.files().to_vec());
         let step = "removing cold files";
@@ -370,13 +371,17 @@ impl<D: Disk> Images<D> {
         (self.cold.files().first().map_or(last + 1, |file| file.number()), last)
     }
 
-    /// There was no space for an image: what was written for it gives its own back. Numbers are
-    /// stated first, as ever before a cold file goes.
-    fn take_back(&mut self) {
+    /// There was no space for an image: what was written for it, cold files behind this number,
+    /// gives its own back. Those of before go when the log is let go: what no image names, a late
+    /// decision may. Numbers are stated first, as ever before a cold file goes.
+    fn take_back(&mut self, cold_before: u64) {
         let (first_cold, last_cold) = self.cold_numbers();
         let stated = self.log.update_facts(|facts| facts.set_cold_files(first_cold, last_cold));
         let removed = remove_aside(&**self.log.disk());
-        if stated.is_err() || removed.is_err() || self.retire_cold().is_err() {
+        if stated.is_err()
+            || removed.is_err()
+            || self.retire_cold(|number| number <= cold_before).is_err()
+        {
             tracing::warn!("what was written for an image stays until the next one is made");
         }
     }
@@ -439,24 +444,25 @@ impl<D: Disk> Since<'_, D> {
     }
 }
 
-/// `retained`: what the log keeps on purpose begins here, and needs no cold file.
+/// `retained`: what the log keeps on purpose begins here, and needs no cold file. `kept_from`: what
+/// was not told to go before begins here.
 fn merge<D: Disk>(
     (shelf, cold): (&mut Shelf<D::File>, &mut ColdShelf<D::File>),
     base: Option<&Volume<D::File>>,
     since: &Since<'_, D>,
-    retained: zzq_wal::Lsn,
+    (retained, kept_from): (zzq_wal::Lsn, zzq_wal::Lsn),
     room: impl Fn() -> Room,
 ) -> Result<(Volume<D::File>, Cleaned), MakeError> {
-    let (mut touched, mut late) = (Touched::default(), Vec::new());
+    let (mut touched, mut late) = (Touched::default(), Late::new(kept_from..since.from));
     let before_ms = base.map_or(0, |base| base.heading().time_ms);
-    let first_whole = since.log.first_whole();
     let read = since.each(|_, _, record| {
         touched.record(record);
-        note_late(record, first_whole..since.from, &mut late);
+        late.note(record);
     });
     // It may cover no more than the one before.
     let time_ms = read?.max(before_ms);
-    let mut state = read_touched(base, &mut touched, since.pace)?;
+    late.settle();
+    let mut state = read_touched(base, &mut touched, &mut late, since.pace)?;
     since.each(|lsn, time_ms, record| state.apply(lsn, time_ms, record, &mut NoEffects))?;
     let heading = Heading {
         number: shelf.next_number(),
@@ -469,7 +475,7 @@ fn merge<D: Disk>(
     let writer = shelf.begin(&**since.log.disk(), heading, since.pace)?;
     let segments = since.log.segments();
     let old_below = old_below(&segments, since.from).min(retained);
-    let needs = RefCell::new(Needs::new(segments, old_below, late));
+    let needs = RefCell::new(Needs::new(segments, old_below, late.finish()));
     let note = |section, key: &[u8], value: &[u8]| {
         let noted = needs.borrow_mut().note(section, key, value);
         // It was written by a state just now, or by one whose image was verified.
@@ -505,14 +511,6 @@ fn merge<D: Disk>(
     Ok((writer.finish_with(&needs)?, cleaned))
 }
 
-/// Notes the records in front of the stretch that this one names: the image before need not, and
-/// the log had them when it was written.
-fn note_late(record: &Record<'_>, before: Range<zzq_wal::Lsn>, late: &mut Vec<zzq_wal::Lsn>) {
-    let named = record.late_items().into_iter().flatten();
-    let named = named.map(|item| zzq_wal::Lsn::new(item.lsn.get()));
-    late.extend(named.filter(|lsn| before.contains(lsn)));
-}
-
 /// Records below are old: of segments that the image before covers as a whole.
 fn old_below(segments: &[KeptSegment], from: zzq_wal::Lsn) -> zzq_wal::Lsn {
     let covered = |segment: &&KeptSegment| segment.last < from;
@@ -520,10 +518,12 @@ fn old_below(segments: &[KeptSegment], from: zzq_wal::Lsn) -> zzq_wal::Lsn {
     first.map_or(from, |segment| segment.first.min(from))
 }
 
-/// A state of those entries of the image before that the log since touches.
+/// A state of those entries of the image before that the log since touches; says which late records
+/// it names.
 fn read_touched<F: zzq_wal::disk::DiskFile>(
     base: Option<&Volume<F>>,
     touched: &mut Touched,
+    late: &mut Late,
     pace: Pace<'_>,
 ) -> Result<State, MakeError> {
     let Some(base) = base else { return Ok(State::new(Shard::WHOLE)) };
@@ -533,6 +533,10 @@ fn read_touched<F: zzq_wal::disk::DiskFile>(
     while let Some(Entry { section, key, value }) = entries.next_entry()? {
         // Those of another version were refused at the start.
         let Some(section) = section_of(section) else { continue };
+        if !late.is_empty() {
+            let named = |lsn: Lsn, _| late.is_of_image(zzq_wal::Lsn::new(lsn.get()));
+            references(section, key, value, named).map_err(failed)?;
+        }
         if touched.entry(section, key, value).map_err(failed)? {
             loader.entry(section, key, value).map_err(failed)?;
         }

@@ -1,9 +1,9 @@
 //! Which files the entries of an image need, and how much of each.
 //!
 //! Owns: the records that they name, told apart: old ones, which go to cold files, and others,
-//! which stay in their segments. What the log since the image before has named of the time before
-//! it is not old yet, for that image may not name it: whichever of the two a start takes, what the
-//! log behind it names is in the log, until there is another one.
+//! which stay in their segments. What the log since the image before names of the time before it,
+//! and that image does not, is not old yet: whichever of the two a start takes, what the log behind
+//! it names is in the log, until there is another one.
 
 use std::collections::BTreeMap;
 
@@ -28,11 +28,9 @@ pub(super) struct Needs {
 
 impl Needs {
     /// For entries that name records of these segments; those below `old_below` are old, but for
-    /// `late` ones, which are in the log, too.
-    pub(super) fn new(segments: Vec<KeptSegment>, old_below: Lsn, mut late: Vec<Lsn>) -> Self {
+    /// `late` ones, ascending, which are in the log.
+    pub(super) fn new(segments: Vec<KeptSegment>, old_below: Lsn, late: Vec<Lsn>) -> Self {
         let segments = segments.into_iter().map(|segment| (segment.first, segment)).collect();
-        late.sort_unstable();
-        late.dedup();
         Self { segments, by_number: BTreeMap::new(), old_below, late, old: Olds::default() }
     }
 
@@ -107,7 +105,7 @@ mod tests {
             bytes: 0,
         };
         let segments = vec![segment(3, 10, 19), segment(5, 20, 29), segment(6, 30, 39)];
-        let late = vec![Lsn::new(14), Lsn::new(12), Lsn::new(14), Lsn::new(11)];
+        let late = vec![Lsn::new(11), Lsn::new(12), Lsn::new(14)];
         let mut needs = Needs::new(segments, Lsn::new(20), late);
         let noted = [(19, 100), (9, 1), (19, 10), (20, 1000), (25, 1), (39, 5), (14, 7), (12, 2)];
         for (lsn, size) in noted {

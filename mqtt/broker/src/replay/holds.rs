@@ -53,6 +53,11 @@ impl Holds {
         trim(below);
     }
 
+    /// What lies in front of it goes, or has gone.
+    pub(crate) fn let_go(&self) -> Lsn {
+        self.lock().let_go
+    }
+
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
