@@ -6,6 +6,7 @@
 
 mod set;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -219,27 +220,38 @@ pub struct ColdShelf<F> {
 }
 
 impl<F: DiskFile> ColdShelf<F> {
-    /// Opens those of the cold files `there` that are needed, by their numbers; each is of this
-    /// log. Others go with the next [`retire`](Self::retire). `used` is the highest number that any
-    /// file has had, of those, too, that are gone.
+    /// Opens the cold files that are `there`. Those that are needed, by their numbers, are there
+    /// and of this log, or it fails. Others stay until [`retire`](Self::retire) hears that they are
+    /// not needed: a late decision behind an image may name what only the state before it had. What
+    /// is wrong with others is returned: a damaged one goes with the next `retire`, one that cannot
+    /// be read is left alone. `used` is the highest number that any file has had, of those, too,
+    /// that are gone.
     pub fn open<D: Disk<File = F>>(
         disk: &D,
         there: &Listing,
         identity: &Identity,
-        mut needed: Vec<u64>,
+        needed: &[u64],
         used: u64,
-    ) -> Result<Self, ReadError> {
-        needed.sort_unstable();
-        needed.dedup();
-        let surplus = there.cold().iter().filter(|number| !needed.contains(number));
-        let surplus = surplus.map(|number| Kind::Cold.name(*number)).collect();
-        let newest = there.cold().iter().chain(&needed).fold(used, |newest, n| newest.max(*n));
-        let files = needed.into_iter().map(|number| open_own(disk, number, identity));
-        Ok(Self {
-            files: files.collect::<Result<_, _>>()?,
-            surplus,
-            next: newest.saturating_add(1),
-        })
+    ) -> Result<(Self, Vec<ReadError>), ReadError> {
+        let numbers: BTreeSet<u64> = there.cold().iter().chain(needed).copied().collect();
+        let newest = numbers.last().copied().unwrap_or(0).max(used);
+        let next = newest.saturating_add(1);
+        let mut shelf = Self { files: Vec::new(), surplus: Vec::new(), next };
+        let mut passed = Vec::new();
+        for number in numbers {
+            match open_own(disk, number, identity) {
+                Ok(file) => shelf.files.push(file),
+                Err(error) if needed.contains(&number) => return Err(error),
+                Err(error @ ReadError::Version { .. }) => return Err(error),
+                Err(error) => {
+                    if matches!(error, ReadError::Damage(_)) {
+                        shelf.surplus.push(Kind::Cold.name(number));
+                    }
+                    passed.push(error);
+                }
+            }
+        }
+        Ok((shelf, passed))
     }
 
     /// The highest number that was given to any file. It has to be kept where a start finds it

@@ -5,6 +5,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 
 use common::*;
 use proptest::prelude::*;
@@ -15,7 +16,7 @@ use zzq_snapshot::{
 use zzq_wal::Lsn;
 use zzq_wal::disk::Disk;
 use zzq_wal::format::segment::Identity;
-use zzq_wal::sim_disk::{SimDisk, SimFile};
+use zzq_wal::sim_disk::{Fault, Op, SimDisk, SimFile};
 
 const GOLDEN: &[u8] = include_bytes!("golden/cold-records-v1.bin");
 
@@ -107,8 +108,12 @@ fn no_changed_byte_makes_another_record() {
     assert!(refused > 8192, "{refused}");
 }
 
-fn shelf_of(disk: &SimDisk, needed: Vec<u64>, used: u64) -> Result<ColdShelf<SimFile>, ReadError> {
-    ColdShelf::open(disk, &Listing::read(disk).unwrap(), &IDENTITY, needed, used)
+fn shelf_of(disk: &SimDisk, needed: &[u64], used: u64) -> Result<ColdShelf<SimFile>, ReadError> {
+    let there = Listing::read(disk).unwrap();
+    ColdShelf::open(disk, &there, &IDENTITY, needed, used).map(|(shelf, passed)| {
+        assert!(passed.is_empty(), "{passed:?}");
+        shelf
+    })
 }
 
 /// An image that was removed may be back, and needs the files that it had.
@@ -116,50 +121,71 @@ fn shelf_of(disk: &SimDisk, needed: Vec<u64>, used: u64) -> Result<ColdShelf<Sim
 fn no_file_gets_the_number_of_one_that_is_gone() {
     let disk = SimDisk::new();
     write(&disk, 5, &records(1, 30));
-    let mut shelf = shelf_of(&disk, vec![5], 5).unwrap();
+    let mut shelf = shelf_of(&disk, &[5], 5).unwrap();
     let used = shelf.last_number();
     shelf.retire(&disk, |_| false).unwrap();
     assert!(disk.list().unwrap().is_empty());
-    let mut shelf = shelf_of(&disk, Vec::new(), used).unwrap();
+    let mut shelf = shelf_of(&disk, &[], used).unwrap();
     assert_eq!((shelf.last_number(), shelf.take_number(), shelf.last_number()), (5, 6, 6));
 }
 
 #[test]
-fn a_shelf_opens_what_is_needed_and_lets_the_rest_go() {
+fn a_shelf_has_what_is_there_and_lets_go_what_is_not_needed() {
     let disk = SimDisk::new();
     let (old, new) = (records(1, 30), records(2, 40));
     for (number, records) in [(1, &old), (2, &old), (3, &new)] {
         write(&disk, number, records);
     }
-    let mut shelf = shelf_of(&disk, vec![3, 1, 3], 0).unwrap();
-    assert_eq!(shelf.files().iter().map(|file| file.number()).collect::<Vec<_>>(), [1, 3]);
+    let mut shelf = shelf_of(&disk, &[3, 1, 3], 0).unwrap();
+    assert_eq!(shelf.files().iter().map(|file| file.number()).collect::<Vec<_>>(), [1, 2, 3]);
     let both = old.keys().find(|lsn| new.contains_key(lsn)).copied().unwrap();
     assert_eq!(shelf.find(Lsn::new(both)).unwrap().number(), 3, "the newest");
     assert!(shelf.find(Lsn::new(u64::MAX)).is_none());
     assert_eq!(shelf.take_number(), 4);
     let held = shelf.files()[0].clone();
     let gone = shelf.retire(&disk, |number| number == 3).unwrap();
-    assert_eq!(gone, [cold_name(1), cold_name(2)]);
+    assert_eq!(gone, [cold_name(2), cold_name(1)]);
     assert_eq!(disk.list().unwrap().len(), 1);
     assert!(read(&mut held.reader(), *old.keys().next().unwrap()).unwrap().is_some());
-    assert!(shelf_of(&disk, vec![1], 0).is_err(), "what is needed is there");
+    assert!(shelf_of(&disk, &[1], 0).is_err(), "what is needed is there");
     shelf.admit(write(&disk, 4, &old));
     assert_eq!(shelf.retire(&disk, |_| true).unwrap(), [""; 0]);
 }
 
 /// Files of two logs in one directory: their numbers are the same, their records are not.
 #[test]
-fn a_needed_file_of_another_log_is_refused_and_named() {
+fn a_file_of_another_log_is_named_and_refused_where_it_is_needed() {
     let disk = SimDisk::new();
     write(&disk, 1, &records(1, 30));
     let there = Listing::read(&disk).unwrap();
     let other = Identity { log: [9; 16], ..IDENTITY };
-    let Err(error) = ColdShelf::open(&disk, &there, &other, vec![1], 0) else { panic!("taken") };
-    assert_eq!(
-        error.to_string(),
-        format!("{} is damaged at byte 0: it is of another log", cold_name(1))
-    );
-    ColdShelf::open(&disk, &there, &other, Vec::new(), 0).unwrap();
+    let open = |needed: &[u64]| ColdShelf::open(&disk, &there, &other, needed, 0);
+    let what = format!("{} is damaged at byte 0: it is of another log", cold_name(1));
+    assert_eq!(open(&[1]).unwrap_err().to_string(), what);
+    let (mut shelf, passed) = open(&[]).unwrap();
+    assert_eq!(passed.iter().map(ToString::to_string).collect::<Vec<_>>(), [what]);
+    assert_eq!(shelf.retire(&disk, |_| true).unwrap(), [cold_name(1)]);
+}
+
+/// A late decision may name what only they have.
+#[test]
+fn files_that_are_not_needed_stay_until_somebody_says_so() {
+    let disk = SimDisk::new();
+    let old = records(1, 30);
+    for number in 1..=3 {
+        write(&disk, number, &old);
+    }
+    disk.flip(&cold_name(2), 9, 0).unwrap();
+    // The first of the file that is read first.
+    disk.fail(Op::Read, 1, Fault::Fail(ErrorKind::Other));
+    let there = Listing::read(&disk).unwrap();
+    let (mut shelf, passed) = ColdShelf::open(&disk, &there, &IDENTITY, &[], 7).unwrap();
+    assert!(matches!(passed[..], [ReadError::Disk { .. }, ReadError::Damage(_)]), "{passed:?}");
+    assert_eq!(shelf.files().iter().map(|file| file.number()).collect::<Vec<_>>(), [3]);
+    assert_eq!(shelf.last_number(), 7);
+    assert_eq!(shelf.retire(&disk, |_| true).unwrap(), [cold_name(2)]);
+    assert_eq!(shelf.retire(&disk, |_| false).unwrap(), [cold_name(3)]);
+    assert!(disk.bytes(&cold_name(1)).is_ok(), "what it has may be readable another time");
 }
 
 fn golden() -> Records {

@@ -401,7 +401,6 @@ fn the_image_before_finds_what_the_newest_has_moved() {
     start_from_the_image_before(&mut broker);
     expect_retained(&broker, 100);
     // From that one, most of which is dead, to another.
-    until_moved(&broker);
     let mut publisher = Client::connect(&broker, V5, "publisher");
     for n in 10..100 {
         publisher.retain(&format!("kept/{n}"), "", 1);

@@ -164,12 +164,13 @@ impl Folded {
             return Err(format!("{} covers {}", image.name(), image.heading().lsn));
         }
         let needed = images.needs().filter(|need| need.kind == NeededKind::Cold);
-        let needed = needed.map(|need| need.number).collect();
-        let cold = ColdShelf::open(disk, &there, &identity, needed, 0);
-        let cold = cold.map_err(|error| error.to_string())?;
+        let needed: Vec<u64> = needed.map(|need| need.number).collect();
+        let cold = ColdShelf::open(disk, &there, &identity, &needed, 0);
+        let (cold, _) = cold.map_err(|error| error.to_string())?;
         let kept = |lsn: Lsn| {
             let lsn = zzq_wal::Lsn::new(lsn.get());
-            lsn >= images.first_needed() || cold.find(lsn).is_some()
+            let mut files = cold.files().iter().filter(|file| needed.contains(&file.number()));
+            lsn >= images.first_needed() || files.any(|file| file.contains(lsn))
         };
         let mut lost = None;
         let mut loader = Loader::new(Shard::WHOLE);

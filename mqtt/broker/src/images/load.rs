@@ -80,9 +80,13 @@ pub(crate) fn load<D: Disk>(
         tracing::error!(image = verdict.file, "not a good image: {verdict}");
     }
     let used = facts.as_ref().and_then(Facts::cold_files);
-    let cold = shelf.needs().filter(|need| need.kind == NeededKind::Cold);
-    let cold = cold.map(|need| need.number).collect();
-    let cold = ColdShelf::open(disk, &there, &identity, cold, used.map_or(0, |range| range.last))?;
+    let needed = shelf.needs().filter(|need| need.kind == NeededKind::Cold);
+    let needed: Vec<u64> = needed.map(|need| need.number).collect();
+    let last = used.map_or(0, |range| range.last);
+    let (cold, passed) = ColdShelf::open(disk, &there, &identity, &needed, last)?;
+    for error in &passed {
+        tracing::error!("a cold file that no image needs: {error}");
+    }
     let (mut covered, mut states) = (Lsn::ZERO, None);
     if let Some(image) = shelf.newest() {
         if !verdicts.is_empty() {
