@@ -94,6 +94,7 @@ pub fn walk<F: DiskFile>(
     let mut walk = Walk {
         watch,
         chain: None,
+        term: 0,
         begins: None,
         before: None,
         parts: Parts::default(),
@@ -124,6 +125,8 @@ struct Walk<'w, 'e> {
     watch: &'w mut Watch<'e>,
     /// The last intact group; `None`: whatever comes is believed.
     chain: Option<LastGood>,
+    /// Of the last intact group.
+    term: u64,
     /// What the next group is, if `meta` says it.
     begins: Option<FirstGroup>,
     before: Option<Before>,
@@ -240,17 +243,11 @@ impl Walk<'_, '_> {
         if self.begins.take().is_some_and(|begins| !is_first(begins)) {
             self.stop(file.to_owned(), at, NOT_THE_FIRST.to_owned())?;
         }
-        if let Some(reason) = self.chain.and_then(|last| does_not_follow(header, &last)) {
+        if let Some(reason) = self.chain.and_then(|last| last.why_not_before(header, self.term)) {
             self.stop(file.to_owned(), at, reason.to_owned())?;
         }
-        self.chain = Some(LastGood {
-            segment: header.segment,
-            end: at + header.length as u64,
-            group: header.number,
-            lsn: header.last_lsn(),
-            time_ms: header.time_ms,
-            checksum: header.checksum,
-        });
+        self.chain = Some(LastGood::of(header, at + header.length as u64));
+        self.term = header.term;
         self.tell(Event::Group { at, header })?;
         let Err(reason) = self.records(header, bytes)? else { return ControlFlow::Continue(()) };
         let chain = self.chain;
@@ -337,21 +334,6 @@ fn why(gap: Gap) -> &'static str {
 
 /// Why a group is not what a trimmed log begins with.
 pub(crate) const NOT_THE_FIRST: &str = "it is not the group with which the log begins";
-
-/// Why a group does not follow another one, if it does not.
-pub(crate) fn does_not_follow(header: &GroupHeader, last: &LastGood) -> Option<&'static str> {
-    if header.number != last.group.saturating_add(1) {
-        Some("its number is not the next")
-    } else if header.first_lsn.get() != last.lsn.get().saturating_add(1) {
-        Some("its first LSN is not the next")
-    } else if header.previous != last.checksum {
-        Some("it was chained to another group")
-    } else if header.time_ms < last.time_ms {
-        Some("its time is before that of the group before")
-    } else {
-        None
-    }
-}
 
 /// The first of `live` that has to be read for records from `from` on.
 fn first_needed<F: DiskFile>(live: &[&SegmentFile<F>], from: Lsn) -> Result<usize, Trouble> {

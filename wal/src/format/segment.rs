@@ -44,6 +44,7 @@ use super::group::{GroupHeader, Place};
 use super::{Fault, Salt, check_block, seal_block};
 use crate::disk::BLOCK;
 use crate::lsn::Lsn;
+use crate::rules::{self, Rule};
 
 const MAGIC: [u8; 8] = *b"ZQ-SEGMT";
 /// Where groups begin.
@@ -103,6 +104,23 @@ impl LastGood {
     /// Where it ends.
     pub fn place(&self) -> Place {
         Place { segment: self.segment, offset: self.end }
+    }
+
+    /// Why a group does not follow this one, which is of `term`, if it does not.
+    pub fn why_not_before(&self, next: &GroupHeader, term: u64) -> Option<&'static str> {
+        if next.number != self.group + 1 {
+            Some("its number is not the next")
+        } else if next.first_lsn != self.lsn.next() {
+            Some("its first LSN is not the next")
+        } else if next.previous != self.checksum && rules::holds(Rule::Chain) {
+            Some("it was chained to another group")
+        } else if next.time_ms < self.time_ms {
+            Some("its time is before that of the group before")
+        } else if next.term < term {
+            Some("its term is before that of the group before")
+        } else {
+            None
+        }
     }
 }
 
@@ -420,6 +438,28 @@ pub(crate) mod tests {
             if let Ok(header) = SegmentHeader::decode(&block) {
                 let _ = (header.first_lsn(), header.decode_closing(&block));
             }
+        }
+    }
+
+    #[test]
+    fn each_link_of_the_chain_is_checked() {
+        let last =
+            LastGood { group: 8, lsn: Lsn::new(99), time_ms: 5, checksum: 9, ..sample().last_good };
+        let mut fits = crate::format::group::tests::sample();
+        (fits.previous, fits.time_ms) = (9, 5);
+        let term = fits.term;
+        assert_eq!(last.why_not_before(&fits, term), None);
+        let changes: [fn(&mut GroupHeader); 5] = [
+            |header| header.number += 1,
+            |header| header.first_lsn = Lsn::new(101),
+            |header| header.previous += 1,
+            |header| header.time_ms -= 1,
+            |header| header.term -= 1,
+        ];
+        for change in changes {
+            let mut other = fits;
+            change(&mut other);
+            assert!(last.why_not_before(&other, term).is_some());
         }
     }
 }

@@ -25,7 +25,7 @@ pub use self::report::{
     SegmentReport, Visit, Void, Why,
 };
 use self::skip::first_header;
-use self::verdict::{Proof, does_not_follow};
+use self::verdict::Proof;
 use self::walk::{Step, Walk};
 use self::window::Span;
 use crate::disk::{Disk, DiskFile};
@@ -376,7 +376,7 @@ impl<F: DiskFile> Fold<'_, '_, F> {
     }
 
     fn why_not_next(&self, header: &GroupHeader) -> Option<&'static str> {
-        does_not_follow(header, &self.last, self.term.unwrap_or(0))
+        self.last.why_not_before(header, self.term.unwrap_or(0))
     }
 
     /// Whether the log goes on in `next`.

@@ -8,7 +8,6 @@ use crate::format::group::GroupHeader;
 use crate::format::segment::LastGood;
 use crate::log::FLIGHTS_MAX;
 use crate::lsn::Lsn;
-use crate::rules::{self, Rule};
 
 /// What is known to have been durable, and from where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,27 +61,6 @@ impl Proof {
     }
 }
 
-/// Why `header` does not follow `last`, a group of this `term`, if it does not.
-pub(crate) fn does_not_follow(
-    header: &GroupHeader,
-    last: &LastGood,
-    term: u64,
-) -> Option<&'static str> {
-    if header.number != last.group + 1 {
-        Some("its number is not the next")
-    } else if header.first_lsn != last.lsn.next() {
-        Some("its first LSN is not the next")
-    } else if header.previous != last.checksum && rules::holds(Rule::Chain) {
-        Some("it was chained to another group")
-    } else if header.time_ms < last.time_ms {
-        Some("its time is before that of the group before")
-    } else if header.term < term {
-        Some("its term is before that of the group before")
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,26 +90,5 @@ mod tests {
         proof.add_header(&header, || "a later group".to_owned());
         assert!(!proof.contradicts(&good(4, 20)), "group 5 may be the torn one");
         assert!(proof.contradicts(&good(3, 20)));
-    }
-
-    #[test]
-    fn each_link_of_the_chain_is_checked() {
-        let last = good(8, 99);
-        let mut fits = crate::format::group::tests::sample();
-        (fits.previous, fits.time_ms) = (9, 5);
-        let term = fits.term;
-        assert_eq!(does_not_follow(&fits, &last, term), None);
-        let changes: [fn(&mut GroupHeader); 5] = [
-            |header| header.number += 1,
-            |header| header.first_lsn = Lsn::new(101),
-            |header| header.previous += 1,
-            |header| header.time_ms -= 1,
-            |header| header.term -= 1,
-        ];
-        for change in changes {
-            let mut other = fits;
-            change(&mut other);
-            assert!(does_not_follow(&other, &last, term).is_some());
-        }
     }
 }

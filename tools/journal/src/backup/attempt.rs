@@ -24,7 +24,7 @@ use crate::groups::{Groups, Step};
 use crate::place::Trouble;
 use crate::survey::{SegmentFile, read_block};
 use crate::time::Date;
-use crate::walk::{NOT_THE_FIRST, does_not_follow};
+use crate::walk::NOT_THE_FIRST;
 
 /// Images that a copy has at most, as a broker has: a late decision names records that the state
 /// before may have known, and the newest image does not.
@@ -68,7 +68,7 @@ pub(super) fn attempt<S: Disk, T: Disk>(
     source.survey = crate::survey::Survey::read(&open()?)?;
     let parts = parts(&source)?;
     let (images, needed) = choose(&source, &parts, last)?;
-    let mut copy = Copy { draft, last, chain: None, passed: source.passed.clone() };
+    let mut copy = Copy { draft, last, chain: None, term: 0, passed: source.passed.clone() };
     let begins = copy.segments(open, &parts, needed, tell)?;
     let Some(end) = copy.chain.filter(|end| end.lsn == last) else {
         return Err(out_of_reach(open, &source, &parts, last)?);
@@ -200,6 +200,8 @@ struct Copy<'c, 't, T: Disk> {
     last: Lsn,
     /// The last group that was copied.
     chain: Option<LastGood>,
+    /// Of that.
+    term: u64,
     passed: Vec<String>,
 }
 
@@ -257,8 +259,9 @@ impl<T: Disk> Copy<'_, '_, T> {
         sheet.append(&block)?;
         let groups = self.groups(part, &mut sheet)?;
         let end = part.header.length - GROUPS_AT;
-        let follows =
-            |next: &Part<'_, F>, last: LastGood| does_not_follow(&next.first, &last).is_none();
+        let follows = |next: &Part<'_, F>, last: LastGood| {
+            last.why_not_before(&next.first, self.term).is_none()
+        };
         let next = next.filter(|_| !self.is_done());
         if let Some((next, last)) = next.zip(self.chain)
             && !follows(next, last)
@@ -292,7 +295,9 @@ impl<T: Disk> Copy<'_, '_, T> {
             let Step::Group(at, header, bytes) = groups.next().map_err(opened(&name))? else {
                 break;
             };
-            if let Some(reason) = self.chain.and_then(|last| does_not_follow(&header, &last)) {
+            if let Some(reason) =
+                self.chain.and_then(|last| last.why_not_before(&header, self.term))
+            {
                 return Err(BackupError::damage(&name, at, reason));
             }
             let (copied, header) = if header.last_lsn() > self.last {
@@ -308,6 +313,7 @@ impl<T: Disk> Copy<'_, '_, T> {
             };
             count += 1;
             self.chain = Some(LastGood::of(&header, at + copied as u64));
+            self.term = header.term;
         }
         if count == 0 {
             return Err(BackupError::damage(&name, GROUPS_AT, "its first group is not intact"));
