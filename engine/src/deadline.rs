@@ -34,37 +34,46 @@ pub enum Due {
     },
 }
 
-/// All that will be due, by time: wills, which may have to wait for others, and what is left.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Deadlines {
-    wills: BTreeSet<(u64, Due)>,
-    others: BTreeSet<(u64, Due)>,
+/// What is due, by what it may have to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DueKind {
+    /// Wills: for queues of others.
+    Will,
+    /// What is left.
+    Other,
 }
 
+impl DueKind {
+    /// In their order: wills are published before their sessions end.
+    pub const ALL: [Self; 2] = [Self::Will, Self::Other];
+}
+
+impl Due {
+    const fn kind(&self) -> DueKind {
+        if matches!(self, Self::Will { .. }) { DueKind::Will } else { DueKind::Other }
+    }
+}
+
+/// All that will be due, of each kind by time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Deadlines([BTreeSet<(u64, Due)>; 2]);
+
 impl Deadlines {
-    pub(crate) fn next_ms(&self, wills: bool) -> Option<u64> {
-        self.of(wills).first().map(|(at_ms, _)| *at_ms)
+    pub(crate) fn next_ms(&self, kind: DueKind) -> Option<u64> {
+        self.0[kind as usize].first().map(|(at_ms, _)| *at_ms)
     }
 
-    pub(crate) fn due(&self, wills: bool, now_ms: u64) -> impl Iterator<Item = &Due> {
-        let all = self.of(wills).iter();
+    pub(crate) fn due(&self, kind: DueKind, now_ms: u64) -> impl Iterator<Item = &Due> {
+        let all = self.0[kind as usize].iter();
         all.take_while(move |(at_ms, _)| *at_ms <= now_ms).map(|(_, due)| due)
     }
 
     pub(crate) fn set(&mut self, at_ms: u64, due: Due) {
-        self.of_mut(&due).insert((at_ms, due));
+        self.0[due.kind() as usize].insert((at_ms, due));
     }
 
     pub(crate) fn unset(&mut self, at_ms: u64, due: Due) {
-        self.of_mut(&due).remove(&(at_ms, due));
-    }
-
-    const fn of(&self, wills: bool) -> &BTreeSet<(u64, Due)> {
-        if wills { &self.wills } else { &self.others }
-    }
-
-    const fn of_mut(&mut self, due: &Due) -> &mut BTreeSet<(u64, Due)> {
-        if matches!(due, Due::Will { .. }) { &mut self.wills } else { &mut self.others }
+        self.0[due.kind() as usize].remove(&(at_ms, due));
     }
 
     /// A session's timers changed.

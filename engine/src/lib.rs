@@ -40,7 +40,7 @@ mod wire;
 pub use apply::QueuedRun;
 pub use budget::{Budget, Level, Marks};
 pub use counters::{Counters, Ignored};
-pub use deadline::Due;
+pub use deadline::{Due, DueKind};
 pub use decision::{
     Decision, DecisionBuf, Destination, Destinations, SubscriptionIds, SubscriptionIdsBuf,
 };

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use zzq_types::{Lsn, TopicName};
 
 use crate::counters::Counters;
-use crate::deadline::{Deadlines, Due};
+use crate::deadline::{Deadlines, Due, DueKind};
 use crate::facts::{
     CONFIG, Facts, IDENTITY, SN_TOPIC, owner_of, sn_topic_id, sn_topic_key, sn_topic_prefix,
 };
@@ -174,34 +174,23 @@ impl State {
 
     /// When something is due next, in log time.
     pub fn next_deadline(&self) -> Option<u64> {
-        [self.next_will(), self.next_but_wills()].into_iter().flatten().min()
+        DueKind::ALL.into_iter().filter_map(|kind| self.next_deadline_of(kind)).min()
     }
 
-    /// When a will is.
-    pub fn next_will(&self) -> Option<u64> {
-        self.deadlines.next_ms(true)
+    /// When something of this kind is.
+    pub fn next_deadline_of(&self, kind: DueKind) -> Option<u64> {
+        self.deadlines.next_ms(kind)
     }
 
-    /// When something else is.
-    pub fn next_but_wills(&self) -> Option<u64> {
-        self.deadlines.next_ms(false)
-    }
-
-    /// What is due at `now_ms`, in a fixed order: wills first, which are published before their
-    /// sessions end. It stays due until its record is applied: who hands records over remembers
-    /// what is under way.
+    /// What is due at `now_ms`, in a fixed order. It stays due until its record is applied: who
+    /// hands records over remembers what is under way.
     pub fn due(&self, now_ms: u64) -> impl Iterator<Item = &Due> {
-        self.due_wills(now_ms).chain(self.due_but_wills(now_ms))
+        DueKind::ALL.into_iter().flat_map(move |kind| self.due_of(kind, now_ms))
     }
 
-    /// The wills of it.
-    pub fn due_wills(&self, now_ms: u64) -> impl Iterator<Item = &Due> {
-        self.deadlines.due(true, now_ms)
-    }
-
-    /// The rest of it.
-    pub fn due_but_wills(&self, now_ms: u64) -> impl Iterator<Item = &Due> {
-        self.deadlines.due(false, now_ms)
+    /// What of it is of this kind.
+    pub fn due_of(&self, kind: DueKind, now_ms: u64) -> impl Iterator<Item = &Due> {
+        self.deadlines.due(kind, now_ms)
     }
 
     /// What an image holds of a session's queue and memory does not. Before the queue is touched it

@@ -6,7 +6,7 @@
 use zzq_engine::record::{
     Closing, ExpiredTopic, ExpiredTopics, ExpiredTopicsBuf, RangeSetsBuf, SessionEnd,
 };
-use zzq_engine::{Due, QueueNumber, Record, SessionNumber};
+use zzq_engine::{Due, DueKind, QueueNumber, Record, SessionNumber};
 use zzq_types::{Lsn, QoS, TopicName};
 use zzq_wal::disk::Disk;
 
@@ -21,13 +21,6 @@ const STEPS: usize = 256;
 
 /// What is due and finds no room, in the log or in a queue, is tried again after this time.
 const HELD_UP_MS: u64 = 50;
-
-/// What is due, by what it waits for: wills for queues of others.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Will,
-    Other,
-}
 
 /// How far a lane is with one kind of what is due, of which some found no room.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,7 +75,7 @@ impl<D: Disk> Shell<D> {
         let applied = self.applied;
         self.pending.retain(|_, handed| *handed > applied);
         self.given_on.retain(|_, handed| *handed > applied);
-        let goes_on = [Kind::Will, Kind::Other].map(|kind| self.see_to_kind(io, kind));
+        let goes_on = DueKind::ALL.map(|kind| self.see_to_kind(io, kind));
         self.due_ms = if goes_on.contains(&true) {
             self.now_ms
         } else if self.pending.is_empty() {
@@ -96,29 +89,22 @@ impl<D: Disk> Shell<D> {
 
     /// When something is due next, if nothing is handed over.
     pub(super) fn next_due_ms(&self) -> u64 {
-        let [will, other] = self.rests.each_ref().map(|rest| rest.until_ms);
-        let nexts = [(self.state.next_will(), will), (self.state.next_but_wills(), other)];
-        let nexts = nexts.into_iter().filter_map(|(next, until)| Some(next?.max(until)));
-        nexts.min().unwrap_or(u64::MAX)
+        let next = |kind: DueKind| {
+            let next = self.state.next_deadline_of(kind)?;
+            Some(next.max(self.rests[kind as usize].until_ms))
+        };
+        DueKind::ALL.into_iter().filter_map(next).min().unwrap_or(u64::MAX)
     }
 
     /// Hands over what is due of one kind, unless it rests. True: there may be more of it.
-    fn see_to_kind(&mut self, io: &mut Io<'_, D>, kind: Kind) -> bool {
+    fn see_to_kind(&mut self, io: &mut Io<'_, D>, kind: DueKind) -> bool {
         let (now_ms, Rest { until_ms, passed_by }) = (self.now_ms, self.rests[kind as usize]);
         if until_ms > now_ms {
             return false;
         }
         let is_free = |due: &&Due| !self.pending.contains_key(due);
-        let due: Vec<Due> = match kind {
-            Kind::Will => {
-                let wills = self.state.due_wills(now_ms).filter(is_free);
-                wills.skip(passed_by).take(STEPS).cloned().collect()
-            }
-            Kind::Other => {
-                let others = self.state.due_but_wills(now_ms).filter(is_free);
-                others.skip(passed_by).take(STEPS).cloned().collect()
-            }
-        };
+        let due = self.state.due_of(kind, now_ms).filter(is_free);
+        let due: Vec<Due> = due.skip(passed_by).take(STEPS).cloned().collect();
         let all = due.len() < STEPS;
         let mut held_up = 0;
         for due in due {
