@@ -17,16 +17,14 @@ pub(super) struct Late {
     /// Only these count.
     before: Range<Lsn>,
     lsns: Vec<Lsn>,
-    /// So many of them are there once.
-    distinct: usize,
-    /// Of these, which the image names, once all have been noted.
+    /// Of the first of them, which are there once: whether the image names it.
     is_named: Vec<bool>,
 }
 
 impl Late {
     /// Of the log behind an image that goes to the end of this range.
     pub(super) const fn new(before: Range<Lsn>) -> Self {
-        Self { before, lsns: Vec::new(), distinct: 0, is_named: Vec::new() }
+        Self { before, lsns: Vec::new(), is_named: Vec::new() }
     }
 
     /// A record behind the image.
@@ -34,7 +32,7 @@ impl Late {
         let named = record.late_items().into_iter().flatten();
         let named = named.map(|item| Lsn::new(item.lsn.get()));
         self.lsns.extend(named.filter(|lsn| self.before.contains(lsn)));
-        if self.lsns.len() >= FEW + 2 * self.distinct {
+        if self.lsns.len() >= FEW + 2 * self.is_named.len() {
             self.settle();
         }
     }
@@ -43,8 +41,7 @@ impl Late {
     pub(super) fn settle(&mut self) {
         self.lsns.sort_unstable();
         self.lsns.dedup();
-        self.distinct = self.lsns.len();
-        self.is_named = vec![false; self.distinct];
+        self.is_named = vec![false; self.lsns.len()];
     }
 
     pub(super) const fn is_empty(&self) -> bool {
