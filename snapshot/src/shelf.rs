@@ -204,6 +204,12 @@ impl<F: DiskFile> Shelf<F> {
         self.kept.iter().flat_map(|kept| &kept.needs)
     }
 
+    /// The cold files among them, by their numbers.
+    pub fn needed_cold(&self) -> Vec<u64> {
+        let cold = self.needs().filter(|need| need.kind == NeededKind::Cold);
+        cold.map(|need| need.number).collect()
+    }
+
     /// The first record that the log still has to hold: of those that kept images name in it, and
     /// of those behind the oldest of them. All without an image.
     pub fn first_needed(&self) -> Lsn {

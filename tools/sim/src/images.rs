@@ -6,7 +6,7 @@
 use zzq_engine::image::{Loader, Section, Sections, Select, UntouchedReader, references};
 use zzq_engine::session::Untouched;
 use zzq_engine::{NoEffects, Record, SessionNumber, Shard, State};
-use zzq_snapshot::{ColdShelf, Listing, NeededKind, Shelf, Volume, at_full_speed};
+use zzq_snapshot::{ColdShelf, Listing, Shelf, Volume, at_full_speed};
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
 use zzq_wal::format::segment::Identity;
@@ -163,8 +163,7 @@ impl Folded {
         if image.heading().lsn.get() != self.applied().get() {
             return Err(format!("{} covers {}", image.name(), image.heading().lsn));
         }
-        let needed = images.needs().filter(|need| need.kind == NeededKind::Cold);
-        let needed: Vec<u64> = needed.map(|need| need.number).collect();
+        let needed = images.needed_cold();
         let cold = ColdShelf::open(disk, &there, &identity, &needed, 0);
         let (cold, _) = cold.map_err(|error| error.to_string())?;
         let kept = |lsn: Lsn| {

@@ -6,9 +6,7 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 use zzq_engine::image::ImageError;
 use zzq_engine::{Session, State};
-use zzq_snapshot::{
-    ColdShelf, Listing, Mark, NeededKind, Pace, ReadError, Shelf, ShelfError, Volume,
-};
+use zzq_snapshot::{ColdShelf, Listing, Mark, Pace, ReadError, Shelf, ShelfError, Volume};
 use zzq_types::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};
 use zzq_wal::format::meta::Facts;
@@ -80,10 +78,8 @@ pub(crate) fn load<D: Disk>(
         tracing::error!(image = verdict.file, "not a good image: {verdict}");
     }
     let used = facts.as_ref().and_then(Facts::cold_files);
-    let needed = shelf.needs().filter(|need| need.kind == NeededKind::Cold);
-    let needed: Vec<u64> = needed.map(|need| need.number).collect();
     let last = used.map_or(0, |range| range.last);
-    let (cold, passed) = ColdShelf::open(disk, &there, &identity, &needed, last)?;
+    let (cold, passed) = ColdShelf::open(disk, &there, &identity, &shelf.needed_cold(), last)?;
     for error in &passed {
         tracing::error!("a cold file that no image needs: {error}");
     }

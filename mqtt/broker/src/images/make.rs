@@ -14,8 +14,8 @@ use thiserror::Error;
 use zzq_engine::image::{ImageError, Loader, Select, Touched, references, write};
 use zzq_engine::{NoEffects, Record, RecordError, Shard, State};
 use zzq_snapshot::{
-    ColdShelf, Entry, Heading, Kind, Merge, MergeError, NeededKind, Pace, ReadError, Shelf,
-    ShelfError, Volume, WriteError, remove_aside,
+    ColdShelf, Entry, Heading, Kind, Merge, MergeError, Pace, ReadError, Shelf, ShelfError, Volume,
+    WriteError, remove_aside,
 };
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
@@ -352,8 +352,7 @@ impl<D: Disk> Images<D> {
         let below = Lsn::new(self.shelf.first_needed().min(retained).get());
         let covered = self.newest().map_or(Lsn::ZERO, |image| Lsn::new(image.heading().lsn.get()));
         self.holds.trim(below, covered, |below| self.log.trim(zzq_wal::Lsn::new(below.get())));
-        let needed = self.shelf.needs().filter(|need| need.kind == NeededKind::Cold);
-        let needed: Vec<u64> = needed.map(|need| need.number).collect();
+        let needed = self.shelf.needed_cold();
         self.retire_cold(|number| needed.contains(&number))
     }
 
