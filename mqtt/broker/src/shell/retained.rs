@@ -6,6 +6,7 @@
 //! one when all lanes have said that nothing older is under way.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use zzq_engine::record::Publish as PublishRecord;
@@ -43,7 +44,7 @@ pub(super) struct Wish {
 pub(super) struct Granting {
     conn: ConnId,
     wish: Wish,
-    heard: Heard,
+    heard: Arc<Heard>,
     /// The SUBACK of its subscription.
     sub_ack: u64,
     /// Its first messages were found, or there are none.
@@ -203,13 +204,14 @@ impl<D: Disk> Shell<D> {
             self.write_sub_ack(io, sub_ack);
         }
         let fence = if self.journal.is_log() { self.journal.committed_lsn() } else { Lsn::ZERO };
+        let heard = Arc::new(heard);
         let keys = self.next_granting + 1..=self.next_granting + wishes.len() as u64;
         for (key, wish) in keys.clone().zip(wishes) {
             self.live.watch(session);
             let granting = Granting {
                 conn,
                 wish,
-                heard: heard.clone(),
+                heard: Arc::clone(&heard),
                 sub_ack,
                 is_known: false,
                 fence,
