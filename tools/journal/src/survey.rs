@@ -104,6 +104,7 @@ impl<F: DiskFile> Survey<F> {
         };
         let range = survey.meta.facts.as_ref().and_then(Facts::segments);
         let first = range.map_or(0, |range| range.first);
+        let spares_from = survey.meta.facts.as_ref().map_or(0, |facts| facts.spares_from);
         for (name, size) in list {
             if name == META_NAME {
                 continue;
@@ -113,7 +114,8 @@ impl<F: DiskFile> Survey<F> {
                 continue;
             }
             let Some(number) = segment_number(&name) else {
-                survey.others.push(OtherFile { what: what_it_is(&name), name, size });
+                let what = what_it_is(&name, spares_from);
+                survey.others.push(OtherFile { name, size, what });
                 continue;
             };
             let segment = read_segment(disk, number, size, survey.meta.facts.as_ref())?;
@@ -172,13 +174,14 @@ fn failed(file: &str) -> impl Fn(io::Error) -> Trouble {
     move |error| Trouble::File { file: file.clone(), error }
 }
 
-fn what_it_is(name: &str) -> &'static str {
+/// What a file is that is no segment. Spares below `spares_from` were there before the log.
+fn what_it_is(name: &str, spares_from: u64) -> &'static str {
     let spare = name.strip_prefix("spare-").and_then(|number| number.parse::<u64>().ok());
     match name {
         "meta.new" => "an unfinished meta, means nothing",
         "image.new" | "cold.new" | "topics.new" => "unfinished, means nothing",
         _ if topics_number(name).is_some() => "topics of a segment, made again where it is missing",
-        _ if spare.is_some() => "spare, for a later segment",
+        _ if spare.is_some_and(|number| number >= spares_from) => "spare, for a later segment",
         _ => "not the log's",
     }
 }

@@ -197,6 +197,13 @@ impl Walk<'_, '_> {
                 return Ok(flow);
             }
         }
+        // The first group is in the first segment, which held none.
+        if self.begins.is_some() {
+            let stopped = self.stop(segment.name(), GROUPS_AT, NO_FIRST.to_owned());
+            if stopped.is_break() {
+                return Ok(stopped);
+            }
+        }
         Ok(self.tell(Event::End { number, end, remains }))
     }
 
@@ -334,6 +341,9 @@ fn why(gap: Gap) -> &'static str {
 
 /// Why a group is not what a trimmed log begins with.
 pub(crate) const NOT_THE_FIRST: &str = "it is not the group with which the log begins";
+
+/// What is wrong with the segment that a trimmed log begins with, where it holds no group.
+const NO_FIRST: &str = "the group with which the log begins is not there";
 
 /// The first of `live` that has to be read for records from `from` on.
 fn first_needed<F: DiskFile>(live: &[&SegmentFile<F>], from: Lsn) -> Result<usize, Trouble> {

@@ -12,11 +12,12 @@ use std::process::{Command, Stdio};
 
 use common::*;
 use tempfile::TempDir;
+use zzq_wal::disk::Disk as _;
 use zzq_wal::format::group::GroupHeader;
 use zzq_wal::format::segment::SegmentHeader;
 use zzq_wal::io::DirectoryLock;
 use zzq_wal::sim_disk::{SimDisk, Survival};
-use zzq_wal::{META_NAME, segment_name};
+use zzq_wal::{Lsn, META_NAME, segment_name};
 
 /// Where each group of a segment begins, and where the last one ends.
 fn groups(disk: &SimDisk, file: &str) -> Vec<u64> {
@@ -81,9 +82,8 @@ fn a_flipped_bit_in_a_durable_group_is_damage_and_what_lies_behind_is_counted() 
     assert_eq!(contents(directory.path()), before);
 }
 
-/// A write that went astray: nothing in the group itself tells that it is not the first.
-#[test]
-fn another_group_where_a_trimmed_log_begins_is_damage() {
+/// A log that begins with its third segment, and that with this record, its only one.
+fn trimmed() -> (SimDisk, Lane, Lsn) {
     let disk = SimDisk::new();
     let mut lane = Lane::open(&disk);
     while lane.log.segments().len() < 3 {
@@ -91,6 +91,13 @@ fn another_group_where_a_trimmed_log_begins_is_damage() {
     }
     let first = lane.log.durable();
     lane.trim(first);
+    (disk, lane, first)
+}
+
+/// A write that went astray: nothing in the group itself tells that it is not the first.
+#[test]
+fn another_group_where_a_trimmed_log_begins_is_damage() {
+    let (disk, mut lane, first) = trimmed();
     for n in 0..3 {
         lane.put(9, &[n; 3000]);
     }
@@ -109,6 +116,41 @@ fn another_group_where_a_trimmed_log_begins_is_damage() {
     let said = ran.last_line();
     assert!(said.starts_with(&format!("damaged: {file} is damaged at byte 4096")), "{said}");
     assert!(said.contains(&format!("records {first}..=@")), "{said}");
+}
+
+/// The next segment has groups, but the log does not begin with them.
+#[test]
+fn no_group_where_a_trimmed_log_begins_is_damage_of_that_segment() {
+    let (disk, mut lane, _) = trimmed();
+    while lane.log.segments().len() < 2 {
+        lane.put(9, &[1; 3000]);
+    }
+    drop(lane);
+    let disk = disk.restart();
+    let file = segment_name(3);
+    for at in groups(&disk, &file) {
+        disk.overwrite(&file, at, &[0; 4096]).unwrap();
+    }
+    let ran = run("verify", directory(&disk).path(), &["--opaque"]);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let stops: Vec<_> = ran.out.lines().filter(|line| line.contains("begins is not")).collect();
+    assert_eq!(stops.len(), 1, "{ran:?}");
+    assert!(stops[0].contains(&file) && stops[0].contains("4096"), "{ran:?}");
+    assert!(!ran.out.contains("it is not the group"), "{ran:?}");
+    let said = ran.last_line();
+    assert!(said.starts_with(&format!("damaged: {file} is damaged at byte 4096")), "{said}");
+}
+
+/// A user may have had files of such names in the directory, which the log never touches.
+#[test]
+fn a_spare_of_before_the_log_is_not_the_logs() {
+    let disk = SimDisk::new();
+    drop(disk.create("spare-7", 4096).unwrap());
+    drop(Lane::open(&disk));
+    let ran = run("verify", directory(&disk.restart()).path(), &["--opaque"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let line = ran.out.lines().find(|line| line.contains("spare-7")).unwrap();
+    assert!(line.contains("not the log's"), "{line}");
 }
 
 /// Recovery reads no record when a header, `meta` or a file is gone. What is in front is shown all
