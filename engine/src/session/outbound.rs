@@ -221,6 +221,12 @@ impl<const IDS: u64> Outbound<IDS> {
         self.flight.iter().filter(|flight| flight.step == Step::Sent2).count()
     }
 
+    /// Whether the client has to say something about what it was sent.
+    pub fn awaits_client(&self) -> bool {
+        let speaks = |step| matches!(step, Step::Sent1 | Step::Sent2 | Step::Released);
+        self.flight.iter().any(|flight| speaks(flight.step))
+    }
+
     /// How many messages of the window are not answered.
     pub const fn in_flight(&self) -> u16 {
         self.used

@@ -1,13 +1,14 @@
-//! Publishes that wait for a full queue, for a receiver's full output, or for a full disk. MQTT 3
-//! cannot refuse one, and at QoS 0 nobody can, so they are held: set aside in their order, while
-//! the connection is read for its other packets. Among these are the acknowledgements that empty
-//! the client's own queue, which others may wait for.
+//! Publishes that wait for a full queue or for the total of all, for a receiver's full output, or
+//! for a full disk. MQTT 3 cannot refuse one, and at QoS 0 nobody can, so they are held: set aside
+//! in their order, while the connection is read for its other packets. Among these are the
+//! acknowledgements that empty the client's own queue, which others may wait for.
 //!
 //! Owns: what is set aside, within the bounds of its connection and its lane. At a bound reading
 //! stops. A client whose own queue is full meanwhile, or whose answers would make space on the
-//! disk, may wait for itself in a circle: after `max_hold` its publishes are thrown away unanswered
-//! and the rest is read, once more so long; then it is closed, and sends again what was not
-//! answered.
+//! disk, or in the memory of all queues, may wait for itself in a circle, if there is something
+//! that it was sent and has not answered, or not read: after `max_hold` its publishes are thrown
+//! away unanswered and the rest is read, once more so long; then it is closed, and sends again what
+//! was not answered.
 //!
 //! Does not know: which queue is full; the decision says so each time it is made.
 
@@ -201,7 +202,7 @@ impl<D: Disk> Shell<D> {
         }
         if held.is_empty() {
             let (peer, client) = (link.peer, &link.client);
-            tracing::debug!(%peer, %client, "held: a queue, an output or the disk is full");
+            tracing::debug!(%peer, %client, "held: queues, an output or the disk are full");
             self.holding.conns.push_back(conn);
         }
         held.bytes += bytes;
@@ -293,6 +294,9 @@ impl<D: Disk> Shell<D> {
         let is_full = session.is_some_and(|session| self.full.has(session));
         let is_full = is_full || self.may_free_space(session);
         let Some(link) = self.links.up_mut(conn) else { return };
+        // Else its queue waits for something else, as the log.
+        let answers = link.out.get().is_some_and(|out| out.numbers.awaits_client());
+        let is_awaited = is_full && (answers || io.queued_bytes(conn) > 0);
         let Some(held) = &mut link.held else { return };
         match held.stage {
             Stage::Reads => return,
@@ -300,7 +304,7 @@ impl<D: Disk> Shell<D> {
                 held.stage = Stage::Reads;
                 return;
             }
-            Stage::Stopped if is_full => {
+            Stage::Stopped if is_awaited => {
                 held.stage = Stage::Sheds;
                 io.resume(conn);
             }

@@ -30,7 +30,7 @@ fn full(world: &mut World, name: &str, topic: &str) {
 }
 
 /// Takes all that comes and answers it; returns the messages.
-fn drain(world: &mut World, clients: &mut [&mut Client]) -> Vec<Vec<String>> {
+pub(super) fn drain(world: &mut World, clients: &mut [&mut Client]) -> Vec<Vec<String>> {
     let mut got = vec![Vec::new(); clients.len()];
     for _ in 0..50 {
         for (client, got) in clients.iter_mut().zip(&mut got) {
@@ -222,6 +222,37 @@ fn two_that_have_more_to_say_than_is_held_go_on_in_the_end() {
             world.pass(100);
         }
         assert_eq!(open, [11, 11], "{lanes} lanes");
+    }
+}
+
+/// It was read on, what it published thrown away, and closed after as long again, for the
+/// acknowledgements that it had given.
+#[test]
+fn a_client_that_owes_no_answer_is_not_closed() {
+    for lanes in [1, 2] {
+        let mut setup = narrow(V311, lanes);
+        setup.options.limits.max_held_bytes = 300;
+        let mut world = setup.start();
+        full(&mut world, "a", "to-a");
+        full(&mut world, "b", "to-b");
+        let mut client = world.call(&Hello::member("a"));
+        world.pass(1000);
+        world.disk.hold();
+        let mut other = world.guest("other");
+        for id in 1..=2 {
+            // So that nothing else gets its place in the log.
+            other.publish(Line::new("u", "x", AtLeastOnce, id));
+            world.settle();
+        }
+        for line in client.got() {
+            answer(&mut client, &line);
+        }
+        world.settle();
+        flood(&mut world, &mut client, "to-b", AtLeastOnce, 20);
+        world.pass(15_000);
+        assert_eq!(client.got(), [""; 0], "{lanes} lanes");
+        assert!(!world.owes_nothing("a"), "{lanes} lanes: its queue is full all the while");
+        assert_eq!(world.shell(0).counts.shed, 0, "{lanes} lanes");
     }
 }
 
