@@ -91,6 +91,10 @@ pub fn check(state: &State) -> Result<(), Violation> {
     require(bytes == state.queued_bytes(), "what waits is weighed", || {
         format!("{bytes} bytes are counted as {}", state.queued_bytes())
     })?;
+    let memory: u64 = state.sessions().map(|session| session.queue.load().memory).sum();
+    require(memory == state.queue_memory(), "what queues take is counted", || {
+        format!("{memory} bytes are counted as {}", state.queue_memory())
+    })?;
     let deadlines = recompute(state);
     require(deadlines == state.deadlines, "what is due is indexed", || {
         format!("{deadlines:?} is indexed as {:?}", state.deadlines)

@@ -229,6 +229,11 @@ impl State {
         self.queued.bytes
     }
 
+    /// What all queues take in memory to refer to them: see [`Load::memory`].
+    pub const fn queue_memory(&self) -> u64 {
+        self.queued.memory
+    }
+
     /// How many references the state holds to the messages of each record, without those in queues
     /// that are in an image only. For checks.
     pub fn references(&self) -> BTreeMap<Lsn, u64> {

@@ -6,14 +6,17 @@
 //! front of a queue that an image holds may have stayed there: see [`untouched`].
 //! Does not know: the messages, the connection, which numbers are under way on it.
 
+mod extras;
 mod untouched;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use zzq_types::{Lsn, QoS};
 
+pub(crate) use self::extras::Extra;
 pub use self::untouched::Untouched;
 
+use self::extras::Extras;
 use crate::decision::SubscriptionIds;
 use crate::number::{QueueNumber, SubNumber};
 use crate::planted::{self, Bug};
@@ -50,24 +53,6 @@ const LATE: u32 = 1 << 5;
 const PLACED: u32 = 1 << 6;
 const FLAGS: u32 = 0xFF;
 const SIZE_UNIT: u32 = 16;
-
-/// What few messages have beside their entry.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Extra {
-    /// Subscription identifiers, encoded.
-    pub(crate) ids: Box<[u8]>,
-    /// The session's shared subscription by which the message came.
-    pub(crate) pick: Option<SubNumber>,
-    /// When the message expires.
-    pub(crate) expires_ms: Option<u64>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Extras {
-    by_number: BTreeMap<u64, Extra>,
-    /// Expiry and number of the messages that may still expire.
-    by_expiry: BTreeSet<(u64, u64)>,
-}
 
 /// A message to be put into a queue.
 #[derive(Clone, Debug)]
@@ -113,6 +98,9 @@ pub struct Load {
     pub messages: usize,
     /// Of those that are held.
     pub bytes: u64,
+    /// What the queue takes in memory to refer to them, wherever they are themselves; nothing for
+    /// what is in an image only.
+    pub memory: u64,
 }
 
 impl Load {
@@ -121,6 +109,7 @@ impl Load {
     pub(crate) fn replace(&mut self, before: Self, now: Self) {
         self.messages = self.messages - before.messages + now.messages;
         self.bytes = self.bytes - before.bytes + now.bytes;
+        self.memory = self.memory - before.memory + now.memory;
     }
 }
 
@@ -201,10 +190,17 @@ impl Queue {
         self.bytes
     }
 
-    /// Both of these.
+    /// What it takes in memory to refer to them.
     #[inline]
-    pub const fn load(&self) -> Load {
-        Load { messages: self.open, bytes: self.bytes }
+    fn memory(&self) -> u64 {
+        let extras = self.extras.as_ref().map_or(0, |extras| extras.memory());
+        size_of::<Entry>() as u64 * self.entries.len() as u64 + extras
+    }
+
+    /// These three.
+    #[inline]
+    pub fn load(&self) -> Load {
+        Load { messages: self.open, bytes: self.bytes, memory: self.memory() }
     }
 
     /// The message with this number, if it is open.
@@ -489,6 +485,9 @@ impl Queue {
         if expiring.collect::<BTreeSet<_>>() != extras.by_expiry {
             return Err("what may expire is indexed");
         }
+        if !extras.are_weighed() {
+            return Err("subscription identifiers are weighed");
+        }
         Ok(())
     }
 
@@ -502,11 +501,7 @@ impl Queue {
         }
         if let Some(extra) = message.extra {
             flags |= EXTRA;
-            let extras = self.extras.get_or_insert_default();
-            if let Some(expires_ms) = extra.expires_ms {
-                extras.by_expiry.insert((expires_ms, number));
-            }
-            extras.by_number.insert(number, extra);
+            self.extras.get_or_insert_default().insert(number, extra);
         }
         let units = units_of(message.size);
         self.base = self.base_for(number);
@@ -572,9 +567,8 @@ impl Queue {
         if entry.size_flags & EXTRA == 0 {
             return;
         }
-        let Some(extras) = &mut self.extras else { return };
-        if let Some(Extra { expires_ms: Some(expires_ms), .. }) = extras.by_number.remove(&number) {
-            extras.by_expiry.remove(&(expires_ms, number));
+        if let Some(extras) = &mut self.extras {
+            extras.remove(number);
         }
     }
 

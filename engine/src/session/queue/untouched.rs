@@ -9,7 +9,7 @@
 
 use zzq_types::QoS;
 
-use super::{Extra, Extras, Queue, SIZE_UNIT, Waiting, units_of};
+use super::{Extra, Queue, SIZE_UNIT, Waiting, units_of};
 use crate::number::QueueNumber;
 
 /// What an image holds of a queue and memory does not.
@@ -69,12 +69,7 @@ impl Queue {
         read.entries.append(&mut self.entries);
         self.entries = read.entries;
         if let Some(extras) = read.extras {
-            let Extras { mut by_number, mut by_expiry } = *extras;
-            let extras = self.extras.get_or_insert_default();
-            // The greater part is kept as it is.
-            by_number.append(&mut extras.by_number);
-            by_expiry.append(&mut extras.by_expiry);
-            **extras = Extras { by_number, by_expiry };
+            self.extras.get_or_insert_default().join(*extras);
         }
         self.settle_expiries();
         true
