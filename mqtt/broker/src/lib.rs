@@ -37,6 +37,7 @@ mod planted;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod progress;
+mod queue_total;
 mod replay;
 mod retained_order;
 mod retained_room;

@@ -137,6 +137,8 @@ counters! {
     queued,
     /// What these weigh with their topics and properties, rounded up to 16 bytes each.
     queued_bytes,
+    /// What queues take in memory: references, and messages that are nowhere else.
+    queue_memory,
     /// Packets received.
     packets_in,
     /// Packets sent.
@@ -170,6 +172,8 @@ counters! {
     ended_full,
     /// Publishes refused because a quota was reached.
     refused_quota,
+    /// Of these because the queues of all sessions took as much memory as they may.
+    refused_total,
     /// Of these because the disk was full.
     refused_space,
     /// Publishes refused for their topics.

@@ -199,8 +199,13 @@ pub struct Limits {
     pub max_queued_bytes: u64,
     /// What happens at either of the two.
     pub queue_full: QueueFull,
+    /// Memory that the queues of all sessions take together, at least 1: references to messages,
+    /// and messages that no log has. Whatever would go into a queue then is refused, or held for
+    /// MQTT 3, whatever [`Limits::queue_full`] says. What lanes take in one turn may come on top.
+    pub max_queued_bytes_total: u64,
     /// With [`QueueFull::Refuse`], how long a session without a connection may have others refused
-    /// or held for its full queue: then it ends.
+    /// or held for its full queue: then it ends. Those that hold the most end so as well, whatever
+    /// the policy, when [`Limits::max_queued_bytes_total`] was reached for as long.
     pub queue_grace: Duration,
     /// How long a publisher is held for a receiver whose output is full, before what goes to that
     /// receiver at QoS 0 is dropped.
@@ -283,6 +288,7 @@ impl Default for Limits {
             max_queued_messages: 10_000_000,
             max_queued_bytes: 1 << 30,
             queue_full: QueueFull::default(),
+            max_queued_bytes_total: u64::MAX,
             queue_grace: Duration::from_hours(1),
             max_hold: Duration::from_secs(5),
             max_held_bytes: 1 << 20,

@@ -10,6 +10,7 @@ use zzq_types::Lsn;
 use crate::hooks::Hooks;
 use crate::metrics::{Counts, ImageMetrics, LaneMetrics, total};
 use crate::options::BrokerOptions;
+use crate::queue_total::QueueTotal;
 use crate::retained_order::RetainedOrder;
 use crate::retained_room::RetainedRoom;
 use crate::shell::{AliasRoom, Arrivals, RETAINED};
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) images: ImageMetrics,
     /// Where it is bounded.
     pub(crate) retained_room: Option<RetainedRoom>,
+    /// Of all queues, where it is bounded.
+    pub(crate) queue_total: Option<QueueTotal>,
     /// Of topic aliases.
     pub(crate) alias_room: Arc<AliasRoom>,
     /// Used without a log.
@@ -50,6 +53,7 @@ impl Shared {
         assert!((1..=64).contains(&lanes), "{lanes} lanes");
         Self {
             retained_room: RetainedRoom::new(&options.limits),
+            queue_total: QueueTotal::new(options.limits.max_queued_bytes_total, lanes),
             alias_room: AliasRoom::new(options.limits.max_alias_bytes_total),
             retained_order: RetainedOrder::new(lanes, RETAINED),
             arrivals: Arrivals::new(lanes),

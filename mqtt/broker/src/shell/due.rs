@@ -200,7 +200,11 @@ impl<D: Disk> Shell<D> {
         match self.send_off(io, outgoing) {
             Handed::Over { .. } => true,
             Handed::Later | Handed::Hold => false,
-            Handed::Full | Handed::NoSpace | Handed::NoRetained | Handed::LogEnded => {
+            Handed::Full
+            | Handed::QueuesFull
+            | Handed::NoSpace
+            | Handed::NoRetained
+            | Handed::LogEnded => {
                 // Once, however often it is tried.
                 if let Some(held) = self.wills.get_mut(&lsn)
                     && !std::mem::replace(&mut held.refused, true)
@@ -227,6 +231,7 @@ impl<D: Disk> Shell<D> {
     pub(super) fn forget_session(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
         self.index.remove_session(session);
         self.full.forget(session);
+        self.queue_share.forget(session, self.now_ms);
         self.queue_reads.forget(session);
         self.ended_everywhere(io, session);
     }

@@ -68,6 +68,11 @@ impl Full {
         self.flagged.contains(&session)
     }
 
+    /// Whether the end of a session, or the loss of its connection, is handed over.
+    pub(super) fn ends(&self, session: SessionNumber) -> bool {
+        self.ending.contains(&session)
+    }
+
     /// A session of this lane has ended.
     pub(super) fn forget(&mut self, session: SessionNumber) {
         self.flagged.remove(&session);
@@ -132,6 +137,7 @@ impl Bounded for Load {
         Self {
             messages: self.messages.saturating_sub(messages),
             bytes: self.bytes.saturating_sub(bytes),
+            ..self
         }
     }
 }
@@ -233,7 +239,8 @@ impl<D: Disk> Shell<D> {
         let load = known.queue().load();
         // A queue counts in units of 16 bytes.
         let weight = (bytes + 16 * count) as u64;
-        let more = Load { messages: load.messages + count, bytes: load.bytes + weight };
+        let (messages, bytes) = (load.messages + count, load.bytes + weight);
+        let more = Load { messages, bytes, ..load };
         !more.is_at(&self.shared.options.limits)
     }
 
@@ -266,7 +273,7 @@ impl<D: Disk> Shell<D> {
             if let Some(known) = self.state.session(session)
                 && let Some(untold) = self.full.told.tell(self.now_ms)
             {
-                let Load { messages, bytes } = known.queue().load();
+                let Load { messages, bytes, .. } = known.queue().load();
                 let client = known.client();
                 tracing::warn!(
                     client,
@@ -335,9 +342,14 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Ends a session for its full queue. False: it is to be tried again.
-    fn end_full(&mut self, io: &mut Io<'_, D>, session: SessionNumber, why: &str) -> bool {
+    pub(super) fn end_full(
+        &mut self,
+        io: &mut Io<'_, D>,
+        session: SessionNumber,
+        why: &str,
+    ) -> bool {
         let Some(known) = self.state.session(session) else { return true };
-        if self.full.ending.contains(&session) {
+        if self.full.ends(session) {
             return true;
         }
         if self.opening.contains_key(known.client()) {
@@ -364,7 +376,7 @@ impl<D: Disk> Shell<D> {
             }
         }
         if let Some(untold) = self.full.told_ended.tell(self.now_ms) {
-            let Load { messages, bytes } = load;
+            let Load { messages, bytes, .. } = load;
             tracing::warn!(client, messages, bytes, untold, why, "a session is ended");
         }
         true

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use zzq_types::{Lsn, Properties, TopicName};
 
+use super::journal::is_own;
 use super::wire::Content;
 
 /// What takes the bytes of a message apart, and what is no byte of it.
@@ -79,7 +80,7 @@ impl Message {
     }
 
     fn weight(&self) -> usize {
-        self.bytes.len() + size_of::<Held>() + size_of::<Lsn>()
+        self.bytes.len() + Store::BESIDE
     }
 }
 
@@ -97,13 +98,18 @@ const SPACIOUS: usize = 4096;
 pub(crate) struct Store {
     held: FxHashMap<Lsn, Held>,
     bytes: usize,
+    /// Of these what no log has.
+    unlogged: usize,
     most: usize,
 }
 
 impl Store {
+    /// What a message takes beside its bytes.
+    pub(super) const BESIDE: usize = size_of::<Held>() + size_of::<Lsn>();
+
     /// One that keeps at most so many bytes of what the log has too.
     pub(crate) fn new(most: usize) -> Self {
-        Self { held: FxHashMap::default(), bytes: 0, most }
+        Self { held: FxHashMap::default(), bytes: 0, unlogged: 0, most }
     }
 
     /// Whether another message of this size is kept although the log has it.
@@ -111,13 +117,24 @@ impl Store {
         self.bytes + size <= self.most
     }
 
+    /// What the messages take that no log has.
+    pub(super) const fn unlogged_bytes(&self) -> usize {
+        self.unlogged
+    }
+
     /// Keeps a message for so many references.
     pub(super) fn keep(&mut self, lsn: Lsn, message: Message, references: u32) {
         assert!(references > 0, "somebody waits for what is kept");
-        self.bytes += message.weight();
+        let weight = message.weight();
         let before = self.held.insert(lsn, Held { message, references });
-        if let Some(before) = before {
-            self.bytes -= before.message.weight();
+        let before = before.map_or(0, |before| before.message.weight());
+        self.weigh(lsn, before, weight);
+    }
+
+    fn weigh(&mut self, lsn: Lsn, before: usize, now: usize) {
+        self.bytes = self.bytes - before + now;
+        if is_own(lsn) {
+            self.unlogged = self.unlogged - before + now;
         }
     }
 
@@ -140,7 +157,7 @@ impl Store {
     /// Lets a message go that the log has too.
     pub(super) fn forget(&mut self, lsn: Lsn) {
         if let Some(held) = self.held.remove(&lsn) {
-            self.bytes -= held.message.weight();
+            self.weigh(lsn, held.message.weight(), 0);
             self.shrink();
         }
     }
@@ -226,6 +243,21 @@ mod tests {
         }
         assert!(store.held.capacity() <= 2 * SPACIOUS, "{}", store.held.capacity());
         assert_eq!(store.bytes, 0);
+    }
+
+    #[test]
+    fn what_no_log_has_is_counted_by_itself() {
+        let mut store = Store::new(1000);
+        let (own, logged) = (Lsn::new(1 << 62), Lsn::new(5));
+        store.keep(logged, message(b"hello"), 1);
+        assert_eq!(store.unlogged_bytes(), 0);
+        store.keep(own, message(b"hello"), 2);
+        assert_eq!(store.unlogged_bytes(), "a/bhello".len() + Store::BESIDE);
+        store.release(own);
+        store.release(logged);
+        assert_eq!(store.unlogged_bytes(), store.bytes);
+        store.release(own);
+        assert_eq!((store.unlogged_bytes(), store.bytes), (0, 0));
     }
 
     #[test]

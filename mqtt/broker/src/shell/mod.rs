@@ -39,6 +39,7 @@ mod publish;
 mod pump;
 mod put;
 mod questions;
+mod queue_total;
 mod ranges;
 mod rates;
 mod receipts;
@@ -96,6 +97,7 @@ use self::message::Store;
 use self::orphans::GoingOn;
 use self::owed::Owed;
 use self::questions::Questions;
+use self::queue_total::QueueShare;
 use self::rates::Throttled;
 use self::replay::Replaying;
 use self::retained::{Granting, Query, SubAcks};
@@ -197,6 +199,7 @@ pub(crate) struct Shell<D: Disk> {
     clogged: Clogged,
     throttled: Throttled,
     full: Full,
+    queue_share: QueueShare,
     refused_filters_told: Seldom,
     denied_told: Seldom,
     short_of_room_told: Seldom,
@@ -307,6 +310,7 @@ impl<D: Disk> Shell<D> {
             clogged: Clogged::default(),
             throttled: Throttled::default(),
             full: Full::default(),
+            queue_share: QueueShare::default(),
             refused_filters_told: Seldom::default(),
             denied_told: Seldom::default(),
             short_of_room_told: Seldom::default(),
@@ -523,6 +527,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.go_on_replaying(io);
         self.look_after_due(io);
         self.relieve_queues(io);
+        self.relieve_queue_total(io);
         self.renew_sys(io);
         self.hand_over_receipts(io);
         self.go_on_held(io);
@@ -564,6 +569,7 @@ impl<D: Disk> Handler for Shell<D> {
 impl<D: Disk> Shell<D> {
     /// When the next turn is due if nothing happens before.
     fn next_turn(&mut self, io: &mut Io<'_, D>, again: Option<u64>) -> Option<Millis> {
+        self.heed_queue_total(io);
         // Asks for a wake-up, whoever waits: answers, and input that goes on behind the last record
         // of its session. What is committed by now needs none.
         let ready = self.gate.first().is_some_and(|first| self.journal.is_committed(first));
@@ -591,7 +597,8 @@ impl<D: Disk> Shell<D> {
         let due = (self.due_ms != u64::MAX).then(|| wait(self.due_ms));
         let sys = (self.lane.0 == 0 && !self.shared.options.sys_interval.is_zero())
             .then_some(self.sys.due);
-        let full = self.full.next_ms().filter(|_| !self.journal.is_read_only()).map(wait);
+        let full = [self.full.next_ms(), self.queue_share.next_ms()].into_iter().flatten().min();
+        let full = full.filter(|_| !self.journal.is_read_only()).map(wait);
         let waits = [
             self.clogged.next(),
             self.throttled.next(),
@@ -620,6 +627,7 @@ impl<D: Disk> Shell<D> {
         self.counts.retained_bytes = self.state.retained().bytes();
         self.counts.queued = self.state.queued() as u64;
         self.counts.queued_bytes = self.state.queued_bytes();
+        self.counts.queue_memory = self.queue_memory();
         self.counts.held_answers = self.gate.len() as u64;
         self.counts.held_bytes = self.held_bytes() as u64;
         self.tell_short_of_room(io);

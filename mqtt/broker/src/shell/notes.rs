@@ -61,6 +61,9 @@ pub(crate) enum Note {
     Flags { session: SessionNumber, flags: SessionFlags, since: u32 },
     /// How many messages a member of a group is owed.
     Owed { session: SessionNumber, owed: u16 },
+    /// All queues together have reached their bound or left it, or this lane is to end a session
+    /// for it.
+    QueueTotal,
     /// Which retained messages match?
     Query(Query),
     /// These.
@@ -125,6 +128,8 @@ impl<D: Disk> Shell<D> {
             Note::Owed { session, owed } => {
                 self.index.set_load(session, owed);
             }
+            // It is looked at when the turn ends.
+            Note::QueueTotal => self.is_next_for_total(),
             Note::Query(query) => self.queries.push((from, query)),
             Note::Found(found) => self.take_found(io, found),
         }

@@ -50,7 +50,9 @@ pub(super) enum Handed {
     Hold,
     /// A queue is full: nothing was done.
     Full,
-    /// The disk is: nothing was done.
+    /// All queues together take what they may: nothing was done.
+    QueuesFull,
+    /// The disk is full: nothing was done.
     NoSpace,
     /// No more is retained: nothing was done.
     NoRetained,
@@ -195,7 +197,7 @@ impl<D: Disk> Shell<D> {
                 Flow::Hold
             }
             // MQTT 3 has no answer that says so, and at QoS 0 there is none.
-            Handed::Full if !refusable => {
+            Handed::Full | Handed::QueuesFull if !refusable => {
                 self.uncount_inbound(conn, delivery);
                 Flow::Hold
             }
@@ -204,6 +206,10 @@ impl<D: Disk> Shell<D> {
                 Flow::Hold
             }
             Handed::Full => self.over_quota(io, conn, delivery, Denied::QueueFull),
+            Handed::QueuesFull => {
+                self.counts.refused_total += 1;
+                self.over_quota(io, conn, delivery, Denied::QueuesFull)
+            }
             Handed::NoSpace => {
                 self.counts.refused_space += 1;
                 self.over_quota(io, conn, delivery, Denied::DiskFull)
@@ -407,6 +413,9 @@ impl<D: Disk> Shell<D> {
         outgoing: Outgoing<'_>,
     ) -> Handed {
         let Outgoing { logged, refusable, .. } = outgoing;
+        if self.lacks_queue_total(record.qos, record.decision) {
+            return Handed::QueuesFull;
+        }
         let others = routed.held.contains(SessionFlags::FULL);
         if !others && !routed.own_full {
             return self.hand_over(io, &record, routed, logged);

@@ -172,14 +172,14 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Whether all messages of a run may take the same way at once.
-    fn nothing_stops(&self, decision: Decision<'_>, run: Run<'_>) -> bool {
+    fn nothing_stops(&mut self, decision: Decision<'_>, run: Run<'_>) -> bool {
         if self.router.has_picked() || self.is_held_up() {
             return false;
         }
         if run.qos() == QoS::AtMostOnce {
             return true;
         }
-        if !self.gives_at_once() {
+        if !self.gives_at_once() || self.lacks_queue_total(run.qos(), decision) {
             return false;
         }
         let mut queues = decision.iter().filter(|to| to.qos != QoS::AtMostOnce);

@@ -11,6 +11,7 @@ use zzq_wal::disk::Disk;
 
 use super::{Io, Shell};
 use crate::planted::{self, Bug};
+use crate::queue_total::QueueTotal;
 use crate::sys::StoreState;
 
 impl<D: Disk> Shell<D> {
@@ -31,10 +32,12 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Whether a client that is not read any more, for what it has published is held, may be what
-    /// the disk waits for: it owes answers, each of which lets something go.
+    /// the disk waits for, or the memory of all queues: it owes answers, each of which lets
+    /// something go.
     pub(super) fn may_free_space(&self, session: Option<zzq_engine::SessionNumber>) -> bool {
         let owes = |session| self.state.session(session).is_some_and(|one| !one.queue().is_empty());
-        self.journal.is_short_of_space() && session.is_some_and(owes)
+        let queues_are_full = self.shared.queue_total.as_ref().is_some_and(QueueTotal::is_reached);
+        (self.journal.is_short_of_space() || queues_are_full) && session.is_some_and(owes)
     }
 
     /// How the store is.

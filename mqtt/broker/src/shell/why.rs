@@ -35,6 +35,7 @@ pub(super) enum Denied {
     /// Nobody says whether it may be published.
     Unanswered,
     QueueFull,
+    QueuesFull,
     DiskFull,
     RetainedFull,
     LogEnded,
@@ -47,9 +48,11 @@ impl Denied {
             Self::TopicLevels | Self::TopicLength => ReasonCode::TopicNameInvalid,
             Self::NoText => ReasonCode::PayloadFormatInvalid,
             Self::Unanswered => ReasonCode::UnspecifiedError,
-            Self::QueueFull | Self::DiskFull | Self::RetainedFull | Self::LogEnded => {
-                ReasonCode::QuotaExceeded
-            }
+            Self::QueueFull
+            | Self::QueuesFull
+            | Self::DiskFull
+            | Self::RetainedFull
+            | Self::LogEnded => ReasonCode::QuotaExceeded,
         }
     }
 
@@ -71,6 +74,10 @@ impl Denied {
             Self::QueueFull => {
                 "the queue of a receiver is full: --max-queued-messages, --max-queued-bytes, \
                  --queue-full"
+                    .into()
+            }
+            Self::QueuesFull => {
+                "the queues of all sessions take as much memory as they may: --max-queued-total"
                     .into()
             }
             Self::DiskFull => "the disk of --data-dir is full but for --disk-reserve".into(),

@@ -16,6 +16,7 @@ mod history;
 mod images;
 mod input;
 mod order;
+mod queue_total;
 mod random;
 mod restart;
 mod retained;

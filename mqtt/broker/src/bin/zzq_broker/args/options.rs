@@ -83,6 +83,10 @@ impl Args {
             max_queued_messages: queues.max_queued_messages,
             max_queued_bytes: queues.max_queued_bytes,
             queue_full: queues.queue_full.into(),
+            max_queued_bytes_total: match queues.max_queued_total {
+                Some(most) => bounded("--max-queued-total", most, 1, 1 << 50)?,
+                None => u64::MAX,
+            },
             queue_grace: queues.queue_grace,
             max_hold: queues.max_hold,
             max_held_bytes: bounded("--max-held", queues.max_held, 0, 1 << 30)?,

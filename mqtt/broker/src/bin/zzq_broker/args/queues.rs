@@ -26,8 +26,16 @@ pub(crate) struct QueueFlags {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = QueueFull::Refuse)]
     pub(crate) queue_full: QueueFull,
 
+    /// Memory that the queues of all sessions take together: 16 bytes and more for each message
+    /// that waits, and the message itself where no log has it. Above it whatever would go into a
+    /// queue is refused with reason code 0x97, or held for MQTT 3, whatever --queue-full says
+    /// [default: no bound].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_queued_total: Option<u64>,
+
     /// With --queue-full refuse, how long a session that is away may have others refused or held
-    /// for its full queue. Then it ends, with what waits in it.
+    /// for its full queue. Then it ends, with what waits in it. After as long at --max-queued-total
+    /// those end, one by one, that were away for longer and hold the most.
     #[arg(long, value_name = "SPAN", default_value = "1h", value_parser = parse_duration)]
     pub(crate) queue_grace: Duration,
 

@@ -59,6 +59,7 @@ const CHANGES: &[Change] = &[
     ("--max-subscriptions=10", |o| o.limits.max_subscriptions = 10),
     ("--max-queued-messages=11", |o| o.limits.max_queued_messages = 11),
     ("--max-queued-bytes=12", |o| o.limits.max_queued_bytes = 12),
+    ("--max-queued-total=9MiB", |o| o.limits.max_queued_bytes_total = 9 << 20),
     ("--queue-full=drop-oldest", |o| o.limits.queue_full = QueueFull::DropOldest),
     ("--queue-grace=2m", |o| o.limits.queue_grace = Duration::from_mins(2)),
     ("--max-hold=3s", |o| o.limits.max_hold = Duration::from_secs(3)),
@@ -183,7 +184,12 @@ fn a_keep_alive_that_the_system_does_not_take_is_refused() {
 #[test]
 fn sizes_out_of_range_name_their_flag() {
     // A total of nothing is no word for one without a bound.
-    for flag in ["--segment-size=1KiB", "--max-output-total=0", "--max-input-total=0"] {
+    for flag in [
+        "--segment-size=1KiB",
+        "--max-output-total=0",
+        "--max-input-total=0",
+        "--max-queued-total=0",
+    ] {
         let error = parse(&[flag]).options().unwrap_err();
         assert!(error.contains(name(flag)) && error.contains("at least"), "{error}");
     }
