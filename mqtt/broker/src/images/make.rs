@@ -34,7 +34,8 @@ use crate::planted::{self, Bug};
 use crate::replay::Holds;
 
 /// An image is made of the one before and at most so many records: what these touch is in memory
-/// meanwhile, a hundred bytes for each, more or less. Where there are more it takes several.
+/// meanwhile, a hundred bytes for each, more or less. Where there are more it takes several; one
+/// that is made for space takes all.
 const STEP: u64 = 200_000;
 
 /// Why there is no new image, and the ones before are as they were; or why the log behind a new one
