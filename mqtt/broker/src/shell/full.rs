@@ -29,8 +29,8 @@ use crate::seldom::Seldom;
 const ENDS_AT_ONCE: &str =
     "its queue is full: --max-queued-messages, --max-queued-bytes, --queue-full end-session";
 
-/// What finds no room in the log is tried again after this time.
-const HELD_UP_MS: u64 = 50;
+/// What finds no room in the log, or waits for another lane, is tried again after this time.
+pub(super) const HELD_UP_MS: u64 = 50;
 
 /// See the file.
 #[derive(Debug, Default)]
@@ -294,14 +294,19 @@ impl<D: Disk> Shell<D> {
     fn grace_ends_ms(&self, session: SessionNumber) -> Option<u64> {
         let limits = &self.shared.options.limits;
         let refuses = limits.queue_full == QueueFull::Refuse && self.full.has(session);
-        if !refuses || self.full.ending.contains(&session) {
+        if !refuses || self.full.ends(session) {
             return None;
         }
         let SessionLink::Down { since_ms } = self.state.session(session)?.link() else {
             return None;
         };
-        let grace_ms = u64::try_from(limits.queue_grace.as_millis()).unwrap_or(u64::MAX);
-        Some(since_ms.saturating_add(grace_ms))
+        Some(self.behind_grace(since_ms))
+    }
+
+    /// When the grace for full queues ends that begins at this time.
+    pub(super) fn behind_grace(&self, since_ms: u64) -> u64 {
+        let grace = self.shared.options.limits.queue_grace.as_millis();
+        since_ms.saturating_add(u64::try_from(grace).unwrap_or(u64::MAX))
     }
 
     /// Makes room where the policy says so.

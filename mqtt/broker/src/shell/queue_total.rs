@@ -15,6 +15,7 @@ use zzq_lanes::Class;
 use zzq_types::QoS;
 use zzq_wal::disk::Disk;
 
+use super::full::HELD_UP_MS;
 use super::message::Store;
 use super::notes::Note;
 use super::{Io, Shell};
@@ -24,9 +25,6 @@ use crate::seldom::Seldom;
 /// Why a session ends.
 const ENDS: &str = "the queues of all sessions are at --max-queued-total, and it was away for \
                     longer than --queue-grace and holds the most";
-
-/// What finds no room in the log, or waits for another lane, is tried again after this time.
-const HELD_UP_MS: u64 = 50;
 
 /// Sessions that end in one turn, and that are known to be the next.
 const STEPS: usize = 64;
@@ -58,6 +56,12 @@ impl QueueShare {
     /// See the field.
     pub(super) const fn next_ms(&self) -> Option<u64> {
         self.next_ms
+    }
+
+    /// Tells what the queues of this lane take by now.
+    fn tell(&mut self, total: &QueueTotal, is: u64) {
+        let was = std::mem::replace(&mut self.told, is);
+        self.changed |= total.tell(was, is);
     }
 
     fn is_next(&mut self, now_ms: u64) {
@@ -94,15 +98,14 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Whether all queues take what they may, with what this lane has taken in this turn.
-    pub(super) fn is_queue_total_reached(&mut self) -> bool {
-        if self.shared.queue_total.is_none() {
-            return false;
+    fn is_queue_total_reached(&mut self) -> bool {
+        let Some(total) = &self.shared.queue_total else { return false };
+        if total.is_reached() {
+            return true;
         }
         let is = self.queue_memory();
-        let Some(total) = &self.shared.queue_total else { return false };
-        if !total.is_reached() && total.would_reach(is.wrapping_sub(self.queue_share.told)) {
-            let was = std::mem::replace(&mut self.queue_share.told, is);
-            self.queue_share.changed |= total.tell(was, is);
+        if total.would_reach(is.wrapping_sub(self.queue_share.told)) {
+            self.queue_share.tell(total, is);
         }
         total.is_reached()
     }
@@ -110,14 +113,12 @@ impl<D: Disk> Shell<D> {
     /// Tells what this lane takes, at the end of a turn; who was held for the total is tried again
     /// when there is room.
     pub(super) fn heed_queue_total(&mut self, io: &mut Io<'_, D>) {
-        if self.shared.queue_total.is_none() {
-            return;
-        }
-        let is = self.queue_memory();
         let Some(total) = &self.shared.queue_total else { return };
+        let is = self.queue_memory();
+        let ends_ms = self.behind_grace(self.now_ms);
         let share = &mut self.queue_share;
-        let was = std::mem::replace(&mut share.told, is);
-        let is_news = total.tell(was, is) | std::mem::take(&mut share.changed);
+        share.tell(total, is);
+        let is_news = std::mem::take(&mut share.changed);
         let (changes, is_reached, taken) = (total.changes(), total.is_reached(), total.taken());
         if changes == share.seen {
             return;
@@ -126,9 +127,7 @@ impl<D: Disk> Shell<D> {
         share.next.clear();
         share.compared = false;
         total.set_first(self.lane, 0);
-        let grace = self.shared.options.limits.queue_grace.as_millis();
-        let grace_ms = u64::try_from(grace).unwrap_or(u64::MAX);
-        share.next_ms = is_reached.then(|| self.now_ms.saturating_add(grace_ms));
+        share.next_ms = is_reached.then_some(ends_ms);
         if is_news {
             if let Some(untold) = share.told_line.tell(self.now_ms) {
                 tell_change(is_reached, taken, untold);
@@ -202,32 +201,33 @@ impl<D: Disk> Shell<D> {
 
     /// The session that would be ended first, with what it holds; or when there may be one.
     fn first_to_end(&mut self) -> Result<(u64, SessionNumber), u64> {
-        let mut next_ms = None;
-        loop {
-            while let Some(&(holds, session)) = self.queue_share.next.last() {
-                match self.away_since(session) {
-                    Some((_, now)) if now == holds => return Ok((holds, session)),
-                    // It is found again if it still holds something.
-                    _ => self.queue_share.next.pop(),
-                };
-            }
-            if let Some(next_ms) = next_ms {
-                return Err(next_ms);
-            }
-            next_ms = Some(self.find_next_to_end());
+        if let Some(known) = self.first_known() {
+            return Ok(known);
         }
+        let next_ms = self.find_next_to_end();
+        self.first_known().ok_or(next_ms)
+    }
+
+    /// The first of those that were found, as far as they hold what they did then.
+    fn first_known(&mut self) -> Option<(u64, SessionNumber)> {
+        while let Some(&(holds, session)) = self.queue_share.next.last() {
+            if self.away_since(session).is_some_and(|(_, now)| now == holds) {
+                return Some((holds, session));
+            }
+            // It is found again if it still holds something.
+            self.queue_share.next.pop();
+        }
+        None
     }
 
     /// Looks through the sessions of this lane; returns when to do so again if none is found.
     fn find_next_to_end(&mut self) -> u64 {
-        let grace = self.shared.options.limits.queue_grace.as_millis();
-        let grace_ms = u64::try_from(grace).unwrap_or(u64::MAX);
         let mut found = Vec::new();
         // Who goes away from now on may not be ended before.
-        let mut next_ms = self.now_ms.saturating_add(grace_ms);
+        let mut next_ms = self.behind_grace(self.now_ms);
         for session in self.state.sessions().map(zzq_engine::Session::number) {
             let Some((since_ms, holds)) = self.away_since(session) else { continue };
-            let ends_ms = since_ms.saturating_add(grace_ms);
+            let ends_ms = self.behind_grace(since_ms);
             if ends_ms <= self.now_ms {
                 found.push((holds, session));
             } else {
