@@ -25,9 +25,7 @@ fn watcher(broker: &Broker) -> Client {
 /// Waits until these numbers below `$SYS/broker` are so.
 fn counted(watcher: &mut Client, wanted: &[(&str, &str)]) {
     for (name, wanted) in wanted {
-        let topic = format!("$SYS/broker/{name}");
-        watcher.subscribe(&topic, 0);
-        watcher.expect_value(&topic, |value| value == *wanted);
+        watcher.expect_sys(name, |value| value == *wanted);
     }
 }
 

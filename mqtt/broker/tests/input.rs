@@ -18,9 +18,7 @@ const GROWTH_KIB: u64 = 12 << 10;
 
 /// Waits until a number below `$SYS/broker` is as wanted.
 fn counted(watcher: &mut Client, name: &str, is_so: impl Fn(u64) -> bool) {
-    let topic = format!("$SYS/broker/{name}");
-    watcher.subscribe(&topic, 0);
-    watcher.expect_value(&topic, |value| is_so(value.parse().unwrap()));
+    watcher.expect_sys(name, |value| is_so(value.parse().unwrap()));
 }
 
 /// Far more have begun a packet than there is room for: memory is bounded, small packets pass, and

@@ -18,10 +18,7 @@ fn with_flags(flags: &[&str], test: impl Fn(&Broker)) {
 
 /// Waits until a number below `$SYS/broker` is this.
 fn counted(broker: &Broker, name: &str, wanted: &str) {
-    let mut watcher = Client::connect(broker, V5, "watcher");
-    let topic = format!("$SYS/broker/{name}");
-    watcher.subscribe(&topic, 0);
-    watcher.expect_value(&topic, |value| value == wanted);
+    Client::connect(broker, V5, "watcher").expect_sys(name, |value| value == wanted);
 }
 
 /// CONNACK of a CONNECT that is refused, and the close.

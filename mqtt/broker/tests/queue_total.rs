@@ -24,10 +24,7 @@ fn away(broker: &Broker, version: Version, name: &str) -> Connect {
 /// Waits until a topic below `$SYS/broker` says this.
 #[track_caller]
 fn until(broker: &Broker, topic: &str, is_so: impl Fn(&str) -> bool) {
-    let mut watcher = Client::connect(broker, V4, "watcher");
-    let topic = format!("$SYS/broker/{topic}");
-    watcher.subscribe(&topic, 0);
-    watcher.expect_value(&topic, is_so);
+    Client::connect(broker, V4, "watcher").expect_sys(topic, is_so);
 }
 
 /// Publishes to each of so many sessions in turn until one is refused; returns how many were taken.

@@ -29,10 +29,7 @@ fn away(broker: &Broker, version: Version) -> Connect {
 /// Waits until a topic below `$SYS/broker` says this.
 #[track_caller]
 fn until(broker: &Broker, topic: &str, value: &str) {
-    let mut watcher = Client::connect(broker, V4, "watcher");
-    let topic = format!("$SYS/broker/{topic}");
-    watcher.subscribe(&topic, 0);
-    watcher.expect_value(&topic, |said| said == value);
+    Client::connect(broker, V4, "watcher").expect_sys(topic, |said| said == value);
 }
 
 #[test]

@@ -271,6 +271,14 @@ impl Client {
         }
     }
 
+    /// Waits until a topic below `$SYS/broker` says what is wanted.
+    #[track_caller]
+    pub(crate) fn expect_sys(&mut self, name: &str, is_so: impl Fn(&str) -> bool) {
+        let topic = format!("$SYS/broker/{name}");
+        self.subscribe(&topic, 0);
+        self.expect_value(&topic, is_so);
+    }
+
     /// The next message has this topic and payload; it is acknowledged.
     #[track_caller]
     pub(crate) fn expect(&mut self, topic: &str, payload: &str) -> Message {
