@@ -19,11 +19,7 @@ fn left_and_held(setup: Setup) -> (World, Client) {
     member.reset();
     world.pass(500);
     let mut publisher = world.guest("publisher");
-    world.disk.hold();
-    for id in 1..=2 {
-        publisher.publish(Line::new("other", "text", AtLeastOnce, id));
-        world.settle();
-    }
+    world.fill_log(&mut publisher);
     (world, publisher)
 }
 

@@ -29,6 +29,16 @@ fn full(world: &mut World, name: &str, topic: &str) {
     world.settle();
 }
 
+/// Two of these, with little room for what waits for their queues.
+fn two_full(lanes: u16) -> World {
+    let mut setup = narrow(V311, lanes);
+    setup.options.limits.max_held_bytes = 300;
+    let mut world = setup.start();
+    full(&mut world, "a", "to-a");
+    full(&mut world, "b", "to-b");
+    world
+}
+
 /// Takes all that comes and answers it; returns the messages.
 pub(super) fn drain(world: &mut World, clients: &mut [&mut Client]) -> Vec<Vec<String>> {
     let mut got = vec![Vec::new(); clients.len()];
@@ -189,11 +199,7 @@ fn a_client_that_has_much_held_is_read_on_when_there_is_room() {
 #[test]
 fn two_that_have_more_to_say_than_is_held_go_on_in_the_end() {
     for lanes in [1, 2] {
-        let mut setup = narrow(V311, lanes);
-        setup.options.limits.max_held_bytes = 300;
-        let mut world = setup.start();
-        full(&mut world, "a", "to-a");
-        full(&mut world, "b", "to-b");
+        let mut world = two_full(lanes);
         let mut open = [1, 1];
         // Clients that come back, and send again what was not answered before they answer.
         for _ in 0..20 {
@@ -230,20 +236,11 @@ fn two_that_have_more_to_say_than_is_held_go_on_in_the_end() {
 #[test]
 fn a_client_that_owes_no_answer_is_not_closed() {
     for lanes in [1, 2] {
-        let mut setup = narrow(V311, lanes);
-        setup.options.limits.max_held_bytes = 300;
-        let mut world = setup.start();
-        full(&mut world, "a", "to-a");
-        full(&mut world, "b", "to-b");
+        let mut world = two_full(lanes);
         let mut client = world.call(&Hello::member("a"));
         world.pass(1000);
-        world.disk.hold();
         let mut other = world.guest("other");
-        for id in 1..=2 {
-            // So that nothing else gets its place in the log.
-            other.publish(Line::new("u", "x", AtLeastOnce, id));
-            world.settle();
-        }
+        world.fill_log(&mut other);
         for line in client.got() {
             answer(&mut client, &line);
         }

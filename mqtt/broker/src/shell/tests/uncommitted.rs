@@ -14,12 +14,8 @@ fn a_client_that_goes_before_its_connack_leaves_nothing_behind() {
             // Discarding it is a record, even by a session that ends with its connection.
             world.member("c").disconnect();
             world.pass(100);
-            world.disk.hold();
             let mut filler = world.guest("filler");
-            for id in 1..=2 {
-                filler.publish(Line::new("filler", "x", AtLeastOnce, id));
-                world.settle();
-            }
+            world.fill_log(&mut filler);
             // Two groups are in flight, so the CONNECT is handed over and has no place yet.
             let mut client = world.call(&hello);
             client.reset();
@@ -43,12 +39,8 @@ fn a_session_ends_though_its_connect_was_under_way_when_its_connection_broke() {
     //= MQTT5-3.1.2-4
     for version in VERSIONS {
         let mut world = Setup::new(version).start();
-        world.disk.hold();
         let mut filler = world.guest("filler");
-        for id in 1..=2 {
-            filler.publish(Line::new("filler", "x", AtLeastOnce, id));
-            world.settle();
-        }
+        world.fill_log(&mut filler);
         let broken = world.call(&Hello::member("c"));
         broken.reset();
         world.settle();
