@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 140] = [
+pub const KINDS: [&str; 142] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -125,6 +125,8 @@ pub const KINDS: [&str; 140] = [
     "full queue drops the newest",
     "full queue ends its session",
     "full queue outlasts its grace",
+    "all queues refuse",
+    "all queues end a session",
     "expiring message delivered",
     "retained answered",
     "topic alias delivered",

@@ -103,6 +103,9 @@ impl Plan {
                 (client.version, client.weights[8]) = (V311, 0);
             }
         }
+        if !is_limited {
+            draw_queue_total(&mut options, &mut clients, seed, in_memory);
+        }
         draw_overload(&mut options, seed);
         // With the log alone there is a past, and with all of it one without gaps.
         if !in_memory && options.log != LogPolicy::Needed {
@@ -286,10 +289,15 @@ impl Plan {
         self.options.limits.max_input_bytes_total < usual
     }
 
-    /// Whether queues may become full.
+    /// Whether queues may become full, each by itself or all together.
     pub fn is_limited(&self) -> bool {
         let usual = BrokerOptions::default().limits.max_queued_messages;
-        self.options.limits.max_queued_messages < usual
+        self.options.limits.max_queued_messages < usual || self.bounds_all_queues()
+    }
+
+    /// Whether they may all together, and none by itself.
+    pub fn bounds_all_queues(&self) -> bool {
+        self.options.limits.max_queued_bytes_total < u64::MAX
     }
 }
 
@@ -314,6 +322,30 @@ fn limit_queues(options: &mut BrokerOptions, clients: &mut [ClientPlan], chance:
         for client in clients {
             (client.keeps, client.certain) = (Keeps::Always, true);
         }
+    }
+}
+
+/// What all queues may take together: without a log messages, with one references to them.
+fn draw_queue_total(
+    options: &mut BrokerOptions,
+    clients: &mut [ClientPlan],
+    seed: u64,
+    in_memory: bool,
+) {
+    let mut chance = Chance::new(seed, "queue total");
+    if !chance.once_in(if in_memory { 2 } else { 6 }) {
+        return;
+    }
+    let most = if in_memory { 10_000 } else { 1000 };
+    let limits = &mut options.limits;
+    limits.max_queued_bytes_total = *chance.pick(&[1, most / 10, most / 3, most]);
+    limits.max_held_bytes = *chance.pick(&[200, 2000, 1 << 20]);
+    if chance.once_in(2) {
+        limits.queue_grace = Duration::from_millis(*chance.pick(&[100, 1000, 5000]));
+    }
+    for client in clients.iter_mut().filter(|client| client.version == V31) {
+        // It is not told whether its session was ended.
+        (client.version, client.weights[8]) = (V311, 0);
     }
 }
 

@@ -13,6 +13,7 @@ use crate::history::{ClientId, Event};
 pub(super) struct Seen {
     dropped: u64,
     ended: u64,
+    refused: u64,
 }
 
 impl World {
@@ -56,7 +57,14 @@ impl World {
             return;
         };
         let counts = broker.counts();
-        let seen = Seen { dropped: counts.dropped_full, ended: counts.ended_full };
+        let seen = Seen {
+            dropped: counts.dropped_full,
+            ended: counts.ended_full,
+            refused: counts.refused_total,
+        };
+        if seen.refused > self.full.refused {
+            self.coverage.hit("all queues refuse");
+        }
         let (messages, ended) = (seen.dropped - self.full.dropped, seen.ended - self.full.ended);
         self.full = seen;
         let state = broker.state(lane);
@@ -71,6 +79,7 @@ impl World {
         }
         if ended > 0 {
             self.coverage.hit(match self.history.queue_full {
+                _ if self.plan.bounds_all_queues() => "all queues end a session",
                 QueueFull::Refuse => "full queue outlasts its grace",
                 _ => "full queue ends its session",
             });
