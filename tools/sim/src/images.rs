@@ -6,7 +6,7 @@
 use zzq_engine::image::{Loader, Section, Sections, Select, UntouchedReader, references};
 use zzq_engine::session::Untouched;
 use zzq_engine::{NoEffects, Record, SessionNumber, Shard, State};
-use zzq_snapshot::{ColdShelf, Listing, Shelf, Volume, at_full_speed};
+use zzq_snapshot::{ColdShelf, Listing, NeededKind, Shelf, Volume, at_full_speed};
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
 use zzq_wal::format::segment::Identity;
@@ -149,43 +149,70 @@ impl Folded {
         Sections::of(&self.0, Select::All).load(shard).map_err(|error| error.to_string())
     }
 
-    /// Whether the newest image on this disk is what the log says, and what it refers to is kept:
-    /// in a cold file, or in the log behind all that may be trimmed.
+    /// Whether each image on this disk has by itself what it refers to, and the newest is what the
+    /// log says, if it covers as much as this.
     pub fn compare(&self, disk: &SimDisk, log: &Log<SimDisk>) -> Result<(), String> {
-        let identity = log.facts().identity;
-        let there = Listing::read(disk).map_err(|error| error.to_string())?;
-        let opened = Shelf::open(disk, &there, &identity, None, at_full_speed());
-        let (images, verdicts) = opened.map_err(|error| error.to_string())?;
-        if let Some(verdict) = verdicts.first() {
-            return Err(verdict.to_string());
+        let (covered, state) = look_at_all(disk, log)?;
+        if covered != self.applied() {
+            return Err(format!("the newest image covers {covered}"));
         }
-        let image = images.newest().ok_or("there is no image")?;
-        if image.heading().lsn.get() != self.applied().get() {
-            return Err(format!("{} covers {}", image.name(), image.heading().lsn));
-        }
-        let needed = images.needed_cold();
-        let cold = ColdShelf::open(disk, &there, &identity, &needed, 0);
-        let (cold, _) = cold.map_err(|error| error.to_string())?;
-        let kept = |lsn: Lsn| {
-            let lsn = zzq_wal::Lsn::new(lsn.get());
-            let mut files = cold.files().iter().filter(|file| needed.contains(&file.number()));
-            lsn >= images.first_needed() || files.any(|file| file.contains(lsn))
-        };
-        let mut lost = None;
-        let mut loader = Loader::new(Shard::WHOLE);
-        let mut entries = image.entries(|_| true, at_full_speed());
-        while let Some(entry) = entries.next_entry().map_err(|error| error.to_string())? {
-            let section = u8::try_from(entry.section).ok().and_then(Section::from_code);
-            let section = section.ok_or("a section that is not known")?;
-            loader.entry(section, entry.key, entry.value).map_err(|error| error.to_string())?;
-            let note = |lsn, _| lost = lost.or((!kept(lsn)).then_some(lsn));
-            references(section, entry.key, entry.value, note).map_err(|error| error.to_string())?;
-        }
-        if let Some(lsn) = lost {
-            return Err(format!("{} refers to {lsn}, which may go", image.name()));
-        }
-        let state = loader.finish().map_err(|error| error.to_string())?;
         let (image, log) = (Sections::of(&state, Select::All), Sections::of(&self.0, Select::All));
         if image == log { Ok(()) } else { Err(crate::node::differences(&image, &log)) }
+    }
+}
+
+/// Whether each image on this disk has by itself what it refers to: in a cold file that it needs,
+/// or in the log behind all that it says may be trimmed. Returns what the newest covers and is.
+pub fn look_at_all(disk: &SimDisk, log: &Log<SimDisk>) -> Result<(Lsn, State), String> {
+    let identity = log.facts().identity;
+    let there = Listing::read(disk).map_err(|error| error.to_string())?;
+    let opened = Shelf::open(disk, &there, &identity, None, at_full_speed());
+    let (images, verdicts) = opened.map_err(|error| error.to_string())?;
+    if let Some(verdict) = verdicts.first() {
+        return Err(verdict.to_string());
+    }
+    let cold = ColdShelf::open(disk, &there, &identity, &images.needed_cold(), 0);
+    let (cold, _) = cold.map_err(|error| error.to_string())?;
+    let mut newest = Err("there is no image".into());
+    for image in images.images() {
+        newest = Ok((Lsn::new(image.heading().lsn.get()), look_at(image, &cold, log)?));
+    }
+    newest
+}
+
+type File = <SimDisk as Disk>::File;
+
+fn look_at(
+    image: &Volume<File>,
+    cold: &ColdShelf<File>,
+    log: &Log<SimDisk>,
+) -> Result<State, String> {
+    let needs = image.needs().map_err(|error| error.to_string())?;
+    let of = |kind| needs.iter().filter(move |need| need.kind == kind);
+    let behind = image.heading().lsn.next();
+    let from = of(NeededKind::Segment).map(|need| need.first).fold(behind, zzq_wal::Lsn::min);
+    if from < log.first_whole() {
+        let begins = log.first_whole();
+        return Err(format!("{} needs {from}, and the log begins with {begins}", image.name()));
+    }
+    let is_own = |number| of(NeededKind::Cold).any(|need| need.number == number);
+    let kept = |lsn: Lsn| {
+        let lsn = zzq_wal::Lsn::new(lsn.get());
+        let mut files = cold.files().iter().filter(|file| is_own(file.number()));
+        lsn >= from || files.any(|file| file.contains(lsn))
+    };
+    let mut lost = None;
+    let mut loader = Loader::new(Shard::WHOLE);
+    let mut entries = image.entries(|_| true, at_full_speed());
+    while let Some(entry) = entries.next_entry().map_err(|error| error.to_string())? {
+        let section = u8::try_from(entry.section).ok().and_then(Section::from_code);
+        let section = section.ok_or("a section that is not known")?;
+        loader.entry(section, entry.key, entry.value).map_err(|error| error.to_string())?;
+        let note = |lsn, _| lost = lost.or((!kept(lsn)).then_some(lsn));
+        references(section, entry.key, entry.value, note).map_err(|error| error.to_string())?;
+    }
+    match lost {
+        Some(lsn) => Err(format!("{} refers to {lsn}, which may go", image.name())),
+        None => loader.finish().map_err(|error| error.to_string()),
     }
 }

@@ -21,7 +21,7 @@ use crate::clock::SimClock;
 use crate::device::Device;
 use crate::guard::Guard;
 use crate::history::Death;
-use crate::images::{Folded, Images, newest};
+use crate::images::{Folded, Images, look_at_all, newest};
 use crate::plan::Plan;
 
 /// A broker of the simulation.
@@ -216,10 +216,14 @@ impl Node {
         match broker.room_step().ok()? {
             None => Some(Ok(false)),
             Some(_) if self.device.disk.is_off() => None,
-            Some(lsn) if lsn < self.folded.applied() => Some(Ok(true)),
-            Some(_) => {
-                let copy = self.device.disk.restart();
-                Some(self.folded.compare(&copy, broker.log()?).map(|()| true))
+            Some(lsn) => {
+                let (copy, log) = (self.device.disk.restart(), broker.log()?);
+                let compared = if lsn < self.folded.applied() {
+                    look_at_all(&copy, log).map(drop)
+                } else {
+                    self.folded.compare(&copy, log)
+                };
+                Some(compared.map(|()| true))
             }
         }
     }
