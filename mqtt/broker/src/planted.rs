@@ -66,6 +66,8 @@ pub enum Bug {
     FullForGood,
     /// The log is let go behind an image before that is there.
     TrimmedBeforeMark,
+    /// Nobody is let in when the log has failed.
+    NobodyLetIn,
 }
 
 #[cfg(not(feature = "planted-bugs"))]

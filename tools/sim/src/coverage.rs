@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 142] = [
+pub const KINDS: [&str; 143] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -114,6 +114,7 @@ pub const KINDS: [&str; 142] = [
     "recovery within a record",
     "stop in good order",
     "log read-only",
+    "let in without a log",
     "session present",
     "session not present",
     "refused by quota",

@@ -135,6 +135,8 @@ pub enum Event {
     Unsettled { what: String },
     /// Somebody set the wall clock.
     WallSet { by_ms: i64 },
+    /// The broker was told to stop.
+    ToldToStop,
     /// The broker says that its log takes nothing more.
     ReadOnly,
     /// The broker says that its disk is full, or that it has space again.
@@ -244,6 +246,8 @@ pub struct History {
     pub in_memory: bool,
     /// What no session that outlives its connection needs is not in the log.
     pub logs_needed: bool,
+    /// All that is published is in the log, also what nobody keeps.
+    pub logs_everything: bool,
     /// The disk may not give what is on it.
     pub disk_may_fail: bool,
     /// All packets that have come in part may have too little room together.

@@ -36,6 +36,8 @@ pub struct Ledger<'h> {
     pub starts: Vec<At>,
     /// Deaths of the broker.
     pub deaths: Vec<At>,
+    /// It was told to stop.
+    pub stops: Vec<At>,
     /// Its log has failed: it takes nothing more until the next start.
     pub failures: Vec<At>,
     /// Its disk is full, or has space again.
@@ -80,7 +82,7 @@ pub struct ConnFacts {
     pub dismissed: Option<At>,
     /// The broker has died under it.
     pub died: Option<At>,
-    /// The log has failed under it.
+    /// The log has failed under it; or had before, and from here on it needs it.
     pub unlogged: Option<At>,
     /// Its session.
     pub session: Option<usize>,
@@ -192,6 +194,12 @@ impl Ledger<'_> {
         let ends = [facts.cut, ended, facts.died, left, facts.dismissed];
         let Some(end) = ends.into_iter().flatten().min() else { return true };
         self.rests.iter().any(|rest| from < *rest && *rest < end)
+    }
+
+    /// Whether the broker that a connection came to had been told to stop before `at`.
+    pub fn has_stopped(&self, facts: &ConnFacts, at: At) -> bool {
+        let life = |of: At| self.starts.partition_point(|start| *start < of);
+        self.stops.iter().any(|stop| *stop < at && life(*stop) == life(facts.dialed))
     }
 
     /// Whether a message may have expired between its receipt by the broker and a moment.

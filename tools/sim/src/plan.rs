@@ -154,9 +154,22 @@ impl Plan {
         } else if Chance::new(seed, "ahead").once_in(4) {
             plan.run_ahead(seed);
         }
+        plan.draw_guests(seed);
         plan.draw_joining(seed);
         plan.draw_holding_up(seed);
         plan
+    }
+
+    /// Whom a broker serves whose log has failed.
+    fn draw_guests(&mut self, seed: u64) {
+        let mut guests = Chance::new(seed, "guests");
+        let Faults { write_fails, step_fails, disk_full, disk_read_only, .. } = self.faults;
+        let may_fail = write_fails + step_fails + disk_full + disk_read_only > 0;
+        if may_fail && guests.once_in(2) {
+            for _ in 0..guests.within(1, 2) {
+                self.clients.push(ClientPlan::without_log(&mut guests));
+            }
+        }
     }
 
     /// Clients subscribe while others publish to the same, on lanes that are behind: so there is

@@ -101,6 +101,7 @@ pub const BUGS: &[Bug] = bugs! {
     "retention-ignored" breaks "retention": broker RetentionIgnored, 11;
     "trimmed-before-mark" breaks "healed": broker TrimmedBeforeMark, 1;
     "full-for-good" breaks "space": broker FullForGood, 22;
+    "nobody-let-in" breaks "let_in": broker NobodyLetIn, 57;
     "cut-in-place" breaks "presence": wal NotInPlace, 65;
 };
 

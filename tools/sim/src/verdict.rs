@@ -186,6 +186,7 @@ fn touches(event: &Event) -> Touches {
         | Event::Imaged { .. }
         | Event::Copied { .. }
         | Event::AtRest
+        | Event::ToldToStop
         | Event::Waits { .. } => Touches::default(),
     }
 }

@@ -79,6 +79,8 @@ pub struct World {
     room_at: u64,
     room: Chance,
     told_read_only: bool,
+    /// The first connection that comes to a log that has failed.
+    unlogged_from: Conn,
     /// What the broker has counted of full queues since its start.
     full: full::Seen,
     /// A start has failed that nothing was wrong with.
@@ -165,6 +167,7 @@ impl World {
         history.in_memory = plan.in_memory;
         history.retain = plan.options.retain_log;
         history.logs_needed = !plan.in_memory && plan.options.log == LogPolicy::Needed;
+        history.logs_everything = !plan.in_memory && plan.options.log == LogPolicy::Everything;
         history.disk_may_fail = plan.faults.step_fails > 0 || plan.faults.disk_read_only > 0;
         for mode in plan.modes() {
             coverage.hit(mode);
@@ -215,6 +218,7 @@ impl World {
             room_at: 0,
             room: Chance::new(seed, "room"),
             told_read_only: false,
+            unlogged_from: Conn(0),
             full: full::Seen::default(),
             starts_no_more: false,
             is_unsettled: false,
@@ -405,6 +409,7 @@ impl World {
                     desk.coverage.hit("net stalled receiver");
                 }
                 client.arrive(&mut { desk }, &bytes, written_ms, stalled);
+                self.note_unlogged(before);
                 self.strike_ahead(at, before);
             }
             Arrival::End(how, stalled) => {
@@ -531,6 +536,19 @@ impl World {
             .filter(|(is_so, _)| *is_so)
         {
             self.coverage.hit(kind);
+        }
+    }
+
+    /// Who is let in although the log has failed, of what was noted from `since` on.
+    fn note_unlogged(&mut self, since: usize) {
+        let from = self.unlogged_from;
+        let comes_to_it = |event: &Event| match event {
+            Event::Accepted { conn, .. } => *conn >= from,
+            _ => false,
+        };
+        let new = &self.history.entries[since..];
+        if self.told_read_only && new.iter().any(|entry| comes_to_it(&entry.event)) {
+            self.coverage.hit("let in without a log");
         }
     }
 

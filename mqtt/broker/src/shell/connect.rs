@@ -25,6 +25,7 @@ use super::why::{Denied, reason_string};
 use super::{Flow, Io, SILENCE, Shell};
 use crate::hooks::Event;
 use crate::options::Limits;
+use crate::planted::{self, Bug};
 
 /// The shortest CONNACK of MQTT 5, and the longest of what every client has to take: an
 /// acknowledgement with a reason.
@@ -259,7 +260,8 @@ impl<D: Disk> Shell<D> {
         ends_logged: bool,
         is_new: bool,
     ) -> Option<(ReasonCode, &'static str)> {
-        if (logged || self.journal.is_log() && ends_logged) && self.journal.is_read_only() {
+        let needs_log = logged || self.journal.is_log() && ends_logged;
+        if (needs_log || planted::is(Bug::NobodyLetIn)) && self.journal.is_read_only() {
             return Some((ReasonCode::ServerUnavailable, "the log is read-only"));
         }
         let why = "the disk of --data-dir is full, and its session could not be kept";

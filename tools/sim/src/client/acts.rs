@@ -282,7 +282,7 @@ impl Client {
 
     fn draw_will(&mut self, desk: &mut Desk<'_>) -> Option<(MessageId, u32)> {
         let is_brief = self.plan.keeps == Keeps::Briefly;
-        if !is_brief && (desk.calm || !self.chance.once_in(3)) {
+        if !is_brief && (desk.calm || self.plan.needs_no_log || !self.chance.once_in(3)) {
             return None;
         }
         let delay = match self.plan.version {
@@ -355,10 +355,11 @@ impl Client {
         let topic = if trespass { self.trespass(desk) } else { self.chance.pick(&TOPICS) };
         let welcomes = self.plan.welcomes && self.chance.once_in(2);
         let retain = if welcomes { self.chance.once_in(self.plan.retains) } else { retain };
+        let retain = retain && !self.plan.needs_no_log;
         let message = Message {
             client: self.id,
             topic: if welcomes { joined(&self.plan, desk.now) } else { topic.into() },
-            qos: self.draw_qos(),
+            qos: if self.plan.needs_no_log { QoS::AtMostOnce } else { self.draw_qos() },
             retain,
             clears: retain && !welcomes && self.chance.once_in(4),
             expiry_s: (v5 && !welcomes && self.chance.once_in(6))

@@ -60,7 +60,8 @@ impl Client {
         let v5 = self.plan.version.is_v5();
         let mut wanted: Vec<(&str, SubscribeOptions)> = Vec::new();
         for _ in 0..self.chance.within(1, 2) {
-            let filters = if self.plan.certain { &FILTERS[..PLAIN] } else { &FILTERS[..] };
+            let is_plain = self.plan.certain || self.plan.needs_no_log;
+            let filters = if is_plain { &FILTERS[..PLAIN] } else { &FILTERS[..] };
             let filter = *self.chance.pick(filters);
             let shared = filter.starts_with("$share/");
             if wanted.iter().any(|(other, _)| *other == filter) {

@@ -19,8 +19,24 @@ struct Open {
     unsubscribes: BTreeMap<(Conn, u16), At>,
     /// The last phase has come to its first message.
     is_probed: bool,
+    /// What a log may have of each client that would need it again.
+    kept: BTreeMap<ClientId, Kept>,
     /// When the broker ended a session of a client for its full queue.
     ended: BTreeMap<ClientId, At>,
+}
+
+/// What a log may have of a client whose next CONNECT wants none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// A session, or a will.
+    Session,
+    /// The record of a CONNECT that has ended such a session: that connection's end is one, too.
+    End,
+}
+
+/// Whether what happens to the session of such a CONNECT is in the log.
+const fn is_logged(hello: &Hello) -> bool {
+    hello.expiry_s > 0 || hello.will.is_some()
 }
 
 impl<'h> Ledger<'h> {
@@ -33,6 +49,7 @@ impl<'h> Ledger<'h> {
             messages: vec![MessageFacts::default(); history.messages.len()],
             starts: Vec::new(),
             deaths: Vec::new(),
+            stops: Vec::new(),
             failures: Vec::new(),
             space: Vec::new(),
             ended_full: Vec::new(),
@@ -53,6 +70,7 @@ impl<'h> Ledger<'h> {
         match event {
             Event::Started { .. } => self.starts.push(at),
             Event::Died { .. } => self.died(at),
+            Event::ToldToStop => self.stops.push(at),
             Event::ReadOnly => self.read_only(at),
             Event::Space { full } => self.space.push((at, *full)),
             Event::Dropped { messages } => self.dropped += messages,
@@ -97,6 +115,10 @@ impl<'h> Ledger<'h> {
                     given_up: None,
                 };
                 self.leave(at, *conn, filter);
+                if sub.group().is_some() {
+                    // Others of its group may be in the log, and the past is.
+                    self.needs_log(at, *conn, open);
+                }
                 self.session_of(*conn, |session| session.subs.push(sub));
             }
             Event::SubAcked { conn, request, filter, reason } => {
@@ -116,6 +138,11 @@ impl<'h> Ledger<'h> {
                 if self.message(*message).is_probe && !open.is_probed {
                     open.is_probed = true;
                     self.rests.push(at);
+                }
+                let one = self.message(*message);
+                let is_record = one.qos.is_acknowledged() || one.retain;
+                if is_record || self.history.logs_everything {
+                    self.publishes_to_log(at, *conn);
                 }
                 let facts = &mut self.messages[message.0 as usize];
                 facts.sent.get_or_insert(at);
@@ -170,7 +197,7 @@ impl<'h> Ledger<'h> {
     }
 
     /// What is told to the broker from here on is found by no later start. Nor is what those tell
-    /// it who come later, for as long as it lives.
+    /// it who come later and need the log, for as long as it lives. All else is served.
     fn read_only(&mut self, at: At) {
         self.failures.push(at);
         for facts in self.conns.values_mut().filter(|facts| facts.ended.is_none()) {
@@ -178,7 +205,31 @@ impl<'h> Ledger<'h> {
         }
     }
 
+    /// The failure of the log that the broker has not been started again behind.
+    fn failed(&self) -> Option<At> {
+        self.failures.last().copied().filter(|at| self.deaths.last() < Some(at))
+    }
+
+    /// A connection asks for what the log has to hold, and so do those to come of its client.
+    fn needs_log(&mut self, at: At, conn: Conn, open: &mut Open) {
+        self.publishes_to_log(at, conn);
+        if let Some(facts) = self.conns.get(&conn) {
+            open.kept.insert(facts.client, Kept::Session);
+        }
+    }
+
+    /// A connection hands the log something that leaves nothing to it.
+    fn publishes_to_log(&mut self, at: At, conn: Conn) {
+        if self.failed().is_some() {
+            self.change(conn, |facts| _ = facts.unlogged.get_or_insert(at));
+        }
+    }
+
     fn dialed(&mut self, at: At, conn: Conn, client: ClientId, hello: Hello, open: &mut Open) {
+        let needs_log = is_logged(&hello) || open.kept.contains_key(&client);
+        if is_logged(&hello) {
+            open.kept.insert(client, Kept::Session);
+        }
         let facts = ConnFacts {
             client,
             hello,
@@ -191,7 +242,7 @@ impl<'h> Ledger<'h> {
             left: None,
             dismissed: None,
             died: None,
-            unlogged: self.failures.last().filter(|at| self.deaths.last() < Some(at)).map(|_| at),
+            unlogged: self.failed().filter(|_| needs_log).map(|_| at),
             session: None,
         };
         self.conns.insert(conn, facts);
@@ -212,6 +263,12 @@ impl<'h> Ledger<'h> {
         let Some(facts) = self.conns.get_mut(&conn) else { return };
         let (client, hello, dialed) = (facts.client, facts.hello, facts.dialed);
         facts.accepted = Some((at, present));
+        if hello.clean && !is_logged(&hello) {
+            match open.kept.remove(&client) {
+                Some(Kept::Session) => _ = open.kept.insert(client, Kept::End),
+                Some(Kept::End) | None => {}
+            }
+        }
         let goes_on = match present {
             Some(present) => present,
             None => !hello.clean && hello.version == ProtocolVersion::V31,

@@ -16,9 +16,6 @@ pub(super) const PROMISE: Promise = Promise {
     check,
 };
 
-/// How long a stop may take, and its last words on their way.
-pub(super) const STOP_MS: u64 = 9000;
-
 fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     for (at, entry) in ledger.history.entries.iter().enumerate() {
         let (conn, told) = match &entry.event {
@@ -54,10 +51,7 @@ const REASONS: [ReasonCode; 5] = [
 fn is_a_reason(ledger: &Ledger<'_>, facts: &ConnFacts, at: At, reason: ReasonCode) -> bool {
     match reason {
         ReasonCode::SessionTakenOver => ledger.later_of(facts).any(|other| other.dialed < at),
-        ReasonCode::ServerShuttingDown => {
-            let near = |death: &At| ledger.ms(*death).abs_diff(ledger.ms(at)) < STOP_MS;
-            ledger.deaths.iter().any(near)
-        }
+        ReasonCode::ServerShuttingDown => ledger.has_stopped(facts, at),
         ReasonCode::KeepAliveTimeout => facts.hello.keep_alive > 0,
         // Nobody has said whether it is still who it was.
         ReasonCode::ServerBusy => ledger.history.may_refuse,
@@ -72,7 +66,10 @@ fn is_a_reason(ledger: &Ledger<'_>, facts: &ConnFacts, at: At, reason: ReasonCod
 
 #[cfg(test)]
 mod tests {
+    use zzq_types::QoS::{AtLeastOnce, AtMostOnce};
+
     use super::*;
+    use crate::history::Hello;
     use crate::ledger::script::{HELLO, Script, breaks};
 
     #[test]
@@ -146,6 +143,38 @@ mod tests {
             }
             script.end(client, Ending::Closed);
             assert_eq!(breaks(&script).is_empty(), fits, "{left} {is_read_only}");
+        }
+    }
+
+    /// Who needs no log is served without one, until it asks for what needs it.
+    #[test]
+    fn a_connection_that_a_failed_log_serves() {
+        for (asks, fits) in [(AtMostOnce, false), (AtLeastOnce, true)] {
+            let mut script = Script::new();
+            let client = script.client();
+            script.note(Event::ReadOnly);
+            script.connect(client, Hello { clean: true, expiry_s: 0, ..HELLO }, false);
+            let conn = script.conn(client);
+            script.publish(client, "a/1", asks);
+            script.note(Event::Dismissed { conn, reason: ReasonCode::UnspecifiedError });
+            script.end(client, Ending::Closed);
+            assert_eq!(breaks(&script).is_empty(), fits, "{asks:?}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_by_a_stop() {
+        for (is_told, fits) in [(true, true), (false, false)] {
+            let mut script = Script::new();
+            let client = script.client();
+            script.connect(client, HELLO, false);
+            let conn = script.conn(client);
+            if is_told {
+                script.note(Event::ToldToStop);
+            }
+            script.note(Event::Dismissed { conn, reason: ReasonCode::ServerShuttingDown });
+            script.end(client, Ending::Closed);
+            assert_eq!(breaks(&script).is_empty(), fits, "{is_told}");
         }
     }
 

@@ -7,7 +7,6 @@
 
 use zzq_types::ReasonCode;
 
-use super::cut_off::STOP_MS;
 use super::{Broken, Promise, Subject, has};
 use crate::ledger::{At, ConnFacts, Ledger};
 
@@ -47,10 +46,9 @@ fn is_too_large(ledger: &Ledger<'_>, facts: &ConnFacts) -> bool {
 //= MQTT5-3.1.4-2
 fn is_a_reason(ledger: &Ledger<'_>, facts: &ConnFacts, at: At, reason: ReasonCode) -> bool {
     let history = ledger.history;
-    let is_closed = || {
-        let near = |at_ms: u64| at_ms.abs_diff(ledger.ms(at)) < STOP_MS;
-        facts.unlogged.is_some() || ledger.deaths.iter().any(|death| near(ledger.ms(*death)))
-    };
+    // With the power goes the disk, too, and the broker may have time to say so.
+    let is_closed =
+        || facts.unlogged.is_some() || facts.died.is_some() || ledger.has_stopped(facts, at);
     match reason {
         ReasonCode::PacketTooLarge => is_too_large(ledger, facts),
         // It stops, its log has failed, or nobody has said whether the client may.
@@ -72,7 +70,7 @@ mod tests {
     use zzq_types::QoS::AtLeastOnce;
 
     use super::*;
-    use crate::history::{Ending, Event, Hello, Message};
+    use crate::history::{ClientId, Ending, Event, Hello, Message};
     use crate::ledger::script::{HELLO, Script, breaks};
 
     #[test]
@@ -123,17 +121,56 @@ mod tests {
         }
     }
 
+    const GUEST: Hello = Hello { clean: true, expiry_s: 0, ..HELLO };
+
+    fn refused(script: &mut Script, client: ClientId, hello: Hello) -> Vec<&'static str> {
+        let conn = script.dial(client, hello);
+        script.note(Event::Refused { conn, reason: ReasonCode::ServerUnavailable });
+        script.end(client, Ending::Closed);
+        breaks(script)
+    }
+
     #[test]
-    fn a_broker_that_stops_lets_nobody_in() {
-        for (waits_ms, fits) in [(1000, true), (10_000, false)] {
+    fn a_log_that_has_failed_lets_in_who_needs_none() {
+        for (hello, fits) in [(HELLO, true), (GUEST, false)] {
             let mut script = Script::new();
             let client = script.client();
-            let conn = script.dial(client, HELLO);
-            script.note(Event::Refused { conn, reason: ReasonCode::ServerUnavailable });
-            script.end(client, Ending::Closed);
-            script.pass(waits_ms);
-            script.crash();
-            assert_eq!(breaks(&script).is_empty(), fits, "{waits_ms}");
+            script.note(Event::ReadOnly);
+            assert_eq!(refused(&mut script, client, hello).is_empty(), fits, "{hello:?}");
+        }
+    }
+
+    /// A session that is to end is in the log, and so is the end of the one that has ended it.
+    #[test]
+    fn who_had_a_session_needs_the_log_until_that_is_over() {
+        for (guests, fits) in [(0, true), (1, true), (2, false)] {
+            let mut script = Script::new();
+            let client = script.member();
+            for _ in 0..guests {
+                script.end(client, Ending::GivenUp);
+                script.guest_of(client);
+            }
+            script.end(client, Ending::GivenUp);
+            script.note(Event::ReadOnly);
+            assert_eq!(refused(&mut script, client, GUEST).is_empty(), fits, "{guests}");
+        }
+    }
+
+    #[test]
+    fn a_broker_that_stops_lets_nobody_in() {
+        for (is_told, starts_again, fits) in
+            [(true, false, true), (false, false, false), (true, true, false)]
+        {
+            let mut script = Script::new();
+            let client = script.client();
+            if is_told {
+                script.note(Event::ToldToStop);
+            }
+            if starts_again {
+                script.crash();
+            }
+            let broken = refused(&mut script, client, HELLO);
+            assert_eq!(broken.is_empty(), fits, "{is_told} {starts_again}");
         }
     }
 

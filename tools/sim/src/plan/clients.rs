@@ -35,6 +35,8 @@ pub struct ClientPlan {
     pub has_cursors: bool,
     /// All it does is to subscribe to topics while others begin to publish there.
     pub joins: bool,
+    /// What it asks for is served without a log.
+    pub needs_no_log: bool,
     /// What it subscribes to it takes by itself, above QoS 0.
     pub certain: bool,
     /// What it subscribes to it takes at QoS 0.
@@ -92,6 +94,7 @@ impl ClientPlan {
         reads_history: false,
         has_cursors: false,
         joins: false,
+        needs_no_log: false,
         certain: false,
         listens: false,
         welcomes: false,
@@ -176,6 +179,19 @@ impl ClientPlan {
             weights: [0, 1, 0, 0, 0, 0, 20, 0, 0],
             pause_ms: 40,
             listens: true,
+            ..Self::PLAIN
+        }
+    }
+
+    /// One that asks for nothing that a log has to hold, and comes often.
+    pub(super) fn without_log(chance: &mut Chance) -> Self {
+        Self {
+            // MQTT 3 has one word for all that a broker lacks.
+            version: *chance.pick(&[V31, V5, V5, V5]),
+            keeps: Keeps::Never,
+            weights: [10, 5, 2, 6, 3, 3, 20, 0, 0],
+            pause_ms: *chance.pick(&[5, 40]),
+            needs_no_log: true,
             ..Self::PLAIN
         }
     }

@@ -5,7 +5,7 @@ use zzq_types::Lsn;
 use zzq_wal::{End, Why};
 
 use super::World;
-use crate::history::{Death, Event};
+use crate::history::{Conn, Death, Event};
 use crate::node::Broker;
 
 impl World {
@@ -37,8 +37,7 @@ impl World {
             self.power_counts = true;
         }
         if self.chance.once_in(faults.stop) && self.node.broker.is_some() {
-            self.stopping = true;
-            self.node.stop();
+            self.tell_to_stop();
         }
         if self.chance.once_in(faults.cut) {
             self.cut_something();
@@ -77,6 +76,12 @@ impl World {
             let lane = self.chance.index(usize::from(self.plan.lanes));
             self.asleep = Some((lane, now + self.chance.within(1, faults.sleep_ms)));
         }
+    }
+
+    pub(super) fn tell_to_stop(&mut self) {
+        self.stopping = true;
+        self.note(Event::ToldToStop);
+        self.node.stop();
     }
 
     /// An image is made between any two steps; the power may go with any operation of it.
@@ -166,6 +171,7 @@ impl World {
         let read_only = self.node.broker.as_ref().is_some_and(Broker::is_read_only);
         if read_only && !self.told_read_only {
             self.told_read_only = true;
+            self.unlogged_from = Conn(self.next_conn);
             self.note(Event::ReadOnly);
             self.coverage.hit("log read-only");
             // Whoever runs the broker sees it and starts it again.

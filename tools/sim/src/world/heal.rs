@@ -45,8 +45,7 @@ impl World {
         }
         // Without a log nothing outlives a stop.
         if self.node.broker.is_some() && !self.is_broken() && !self.plan.in_memory {
-            self.stopping = true;
-            self.node.stop();
+            self.tell_to_stop();
             self.await_stop();
             if self.plan.faults.copy > 0 && self.node.broker.is_none() {
                 self.move_to_a_copy();
