@@ -26,6 +26,8 @@ pub enum Rule {
     TakenBack,
     /// A file is not used again while somebody reads it.
     Lease,
+    /// What looks like a spare and was there before the log is none.
+    SparesOfBefore,
 }
 
 #[cfg(all(feature = "negative-controls", not(debug_assertions)))]

@@ -68,6 +68,8 @@ pub enum Bug {
     TrimmedBeforeMark,
     /// Nobody is let in when the log has failed.
     NobodyLetIn,
+    /// What an ended member leaves to its group goes to nobody.
+    OrphansKept,
 }
 
 #[cfg(not(feature = "planted-bugs"))]

@@ -22,6 +22,10 @@ mod groups;
 mod judge;
 mod parts;
 mod place;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod report;
 mod survey;
 mod time;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 143] = [
+pub const KINDS: [&str; 144] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -85,6 +85,7 @@ pub const KINDS: [&str; 143] = [
     "disk full",
     "disk small",
     "foreign files",
+    "foreign file by a trimmed name",
     "disk is full",
     "disk has space again",
     "disk late completion",

@@ -154,10 +154,23 @@ impl Plan {
         } else if Chance::new(seed, "ahead").once_in(4) {
             plan.run_ahead(seed);
         }
+        plan.draw_crew(seed);
         plan.draw_guests(seed);
         plan.draw_joining(seed);
         plan.draw_holding_up(seed);
         plan
+    }
+
+    /// A group of which some members stay and others go, with what they were sent.
+    fn draw_crew(&mut self, seed: u64) {
+        let mut crew = Chance::new(seed, "crew");
+        if !crew.once_in(5) {
+            return;
+        }
+        self.clients.push(ClientPlan::of_crew(true, &mut crew));
+        for _ in 0..crew.within(1, 2) {
+            self.clients.push(ClientPlan::of_crew(false, &mut crew));
+        }
     }
 
     /// Whom a broker serves whose log has failed.

@@ -2,8 +2,8 @@
 //! of the promise that it breaks.
 //!
 //! Owns: the list of the bugs with their promises. What a bug does is in the room that it is
-//! planted in (`planted.rs` of the engine and of the broker, `rules.rs` of the log); they compile
-//! with the feature `planted-bugs` alone, which no release has.
+//! planted in (`planted.rs` of the engine, the broker and the journal tool, `rules.rs` of the log);
+//! they compile with the feature `planted-bugs` alone, which no release has.
 
 use crate::verdict::Verdict;
 
@@ -52,7 +52,9 @@ macro_rules! bugs {
 }
 
 #[cfg(feature = "planted-bugs")]
-use {zzq_broker::planted as broker, zzq_engine::planted as engine};
+use {
+    zzq_broker::planted as broker, zzq_engine::planted as engine, zzq_journal::planted as journal,
+};
 
 /// A bug of the log is a rule that is switched off.
 #[cfg(feature = "planted-bugs")]
@@ -102,6 +104,9 @@ pub const BUGS: &[Bug] = bugs! {
     "trimmed-before-mark" breaks "healed": broker TrimmedBeforeMark, 1;
     "full-for-good" breaks "space": broker FullForGood, 22;
     "nobody-let-in" breaks "let_in": broker NobodyLetIn, 57;
+    "orphans-kept" breaks "groups": broker OrphansKept, 27;
+    "copy-without-images" breaks "copies": journal ImagesLeftOut, 14;
+    "spares-of-before" breaks "strangers": wal SparesOfBefore, 1;
     "cut-in-place" breaks "presence": wal NotInPlace, 65;
 };
 

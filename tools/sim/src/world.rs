@@ -79,6 +79,8 @@ pub struct World {
     room_at: u64,
     room: Chance,
     told_read_only: bool,
+    /// A file of others has a name that the log has let go.
+    has_stranger_for_trimmed: bool,
     /// The first connection that comes to a log that has failed.
     unlogged_from: Conn,
     /// What the broker has counted of full queues since its start.
@@ -218,6 +220,7 @@ impl World {
             room_at: 0,
             room: Chance::new(seed, "room"),
             told_read_only: false,
+            has_stranger_for_trimmed: false,
             unlogged_from: Conn(0),
             full: full::Seen::default(),
             starts_no_more: false,
@@ -513,6 +516,7 @@ impl World {
         self.note_folds(folds);
         self.note(Event::Died { how });
         self.look_at_strangers();
+        self.lay_where_trimmed();
         if self.plan.in_memory {
             // Its sessions are gone with it.
             self.clients.iter_mut().for_each(Client::session_ended);

@@ -149,7 +149,8 @@ impl<D: Disk> Files<D> {
             let may_be = block[..8] == [0; 8] || segment::has_magic(&block);
             let others = SegmentHeader::decode(&block)
                 .is_ok_and(|header| header.identity.log != facts.identity.log);
-            if may_be && !others && number >= facts.spares_from {
+            let since = number >= facts.spares_from || !rules::holds(Rule::SparesOfBefore);
+            if may_be && !others && since {
                 self.spares.push((number, size));
             } else {
                 self.foreign.push(name);

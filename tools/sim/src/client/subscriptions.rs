@@ -25,6 +25,9 @@ const FILTERS: [&str; 12] = [
     "$share/h/b/1",
 ];
 
+/// What a crew shares.
+const CREW: &str = "$share/crew/#";
+
 /// Those before are of no group.
 const PLAIN: usize = 8;
 
@@ -47,6 +50,15 @@ impl Client {
         }
         if self.plan.joins {
             return self.join(desk, conn);
+        }
+        if self.plan.shares && self.memory.filters.contains(CREW) {
+            // To subscribe again would begin anew, and what came before would be asked of nobody.
+            return;
+        }
+        if self.plan.shares {
+            desk.coverage.hit("op subscribe shared");
+            let qos = *self.chance.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce]);
+            return self.subscribe(desk, conn, &[(CREW, SubscribeOptions::with_qos(qos))]);
         }
         if self.plan.trespasses
             && self.plan.version != ProtocolVersion::V31

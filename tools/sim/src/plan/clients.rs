@@ -35,6 +35,8 @@ pub struct ClientPlan {
     pub has_cursors: bool,
     /// All it does is to subscribe to topics while others begin to publish there.
     pub joins: bool,
+    /// Its subscriptions are those of one group, which gets all that is published.
+    pub shares: bool,
     /// What it asks for is served without a log.
     pub needs_no_log: bool,
     /// What it subscribes to it takes by itself, above QoS 0.
@@ -94,6 +96,7 @@ impl ClientPlan {
         reads_history: false,
         has_cursors: false,
         joins: false,
+        shares: false,
         needs_no_log: false,
         certain: false,
         listens: false,
@@ -179,6 +182,25 @@ impl ClientPlan {
             weights: [0, 1, 0, 0, 0, 0, 20, 0, 0],
             pause_ms: 40,
             listens: true,
+            ..Self::PLAIN
+        }
+    }
+
+    /// One of a crew that shares all that is published: it stays, or ends with its connection, and
+    /// leaves to the others what it was sent and has not answered.
+    pub(super) fn of_crew(stays: bool, chance: &mut Chance) -> Self {
+        Self {
+            version: *chance.pick(&[V311, V5]),
+            keeps: if stays { Keeps::Always } else { Keeps::Never },
+            window: *chance.pick(&[3, 20]),
+            weights: if stays {
+                [0, 4, 0, 1, 2, 1, 40, 1, 0]
+            } else {
+                [0, 20, 0, 1, 4, 1, 4, 1, 0]
+            },
+            pause_ms: *chance.pick(&[40, 200]),
+            late_answer: if stays { 0 } else { 3 },
+            shares: true,
             ..Self::PLAIN
         }
     }
