@@ -66,6 +66,10 @@ pub enum Bug {
     FullForGood,
     /// The log is let go behind an image before that is there.
     TrimmedBeforeMark,
+    /// Nothing of the log is let go, nor are cold files.
+    NothingLetGo,
+    /// Where some of the log was let go, history begins behind the oldest that is there.
+    HistoryBeginsLate,
     /// Nobody is let in when the log has failed.
     NobodyLetIn,
     /// What an ended member leaves to its group goes to nobody.
@@ -99,6 +103,11 @@ pub(crate) fn meant_by<'a>(conn: ConnId, ack: &Ack<'a>) -> Ack<'a> {
 
 fn id_after(id: PacketId, by: u64) -> PacketId {
     PacketId::of_queue_number(u64::from(id.get()) + by)
+}
+
+/// The oldest record that history begins with, where the log goes from one to another.
+pub(crate) fn oldest(first: u64, last: u64) -> u64 {
+    if is(Bug::HistoryBeginsLate) && first > 1 { last.min(first + 200).max(first) } else { first }
 }
 
 /// How many messages are counted as lost of so many.

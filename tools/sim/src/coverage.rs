@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 144] = [
+pub const KINDS: [&str; 145] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -149,6 +149,7 @@ pub const KINDS: [&str; 144] = [
     "history gone by age",
     "history read by places",
     "at rest",
+    "looked at what stays",
 ];
 
 /// Counts by name.

@@ -201,6 +201,11 @@ pub enum Event {
     Copied { outcome: Result<(), String> },
     /// The log begins with a later record than before, and has so many bytes from there on.
     LetGo { first: u64, left: u64 },
+    /// Nothing goes wrong, and this is the oldest record that who begins to read history gets.
+    Oldest { first: u64 },
+    /// All is at rest, and images were made: so many segments of the log, and cold files, are there
+    /// that nothing needs and nobody wants to keep.
+    Needless { segments: u64, cold: u64 },
     /// A file of somebody else in the broker's directory is not as it was.
     Touched { file: String },
     /// At the very end: somebody still waits, for this.

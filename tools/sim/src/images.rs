@@ -216,3 +216,21 @@ fn look_at(
         None => loader.finish().map_err(|error| error.to_string()),
     }
 }
+
+/// What stays on a disk that nothing there needs: segments of the log in front of all that images
+/// need and of so many bytes that are kept for readers, and cold files.
+pub fn needless(disk: &SimDisk, log: &Log<SimDisk>, kept: u64) -> Result<(u64, u64), String> {
+    let there = Listing::read(disk).map_err(|error| error.to_string())?;
+    let opened = Shelf::open(disk, &there, &log.facts().identity, None, at_full_speed());
+    let (images, _) = opened.map_err(|error| error.to_string())?;
+    let (needed, cold) = (images.first_needed(), images.needed_cold());
+    let mut behind = 0_u64;
+    let segments = log.whole_segments().into_iter().rev().filter(|segment| {
+        let is_needless = segment.last < needed && behind >= kept;
+        behind = behind.saturating_add(segment.bytes);
+        is_needless
+    });
+    let segments = segments.count() as u64;
+    let files = there.cold().iter().filter(|number| !cold.contains(number)).count() as u64;
+    Ok((segments, files))
+}

@@ -14,6 +14,7 @@ mod expiry;
 mod folds;
 mod groups;
 mod healed;
+mod let_go;
 mod let_in;
 mod limits;
 mod order;
@@ -65,13 +66,14 @@ pub enum Subject {
 }
 
 /// All of them.
-pub const PROMISES: [Promise; 24] = [
+pub const PROMISES: [Promise; 25] = [
     delivered::PROMISE,
     exactly_once::PROMISE,
     order::PROMISE,
     past::PROMISE,
     cursors::PROMISE,
     retention::PROMISE,
+    let_go::PROMISE,
     retained::PROMISE,
     subscriptions::PROMISE,
     groups::PROMISE,

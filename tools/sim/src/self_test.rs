@@ -103,6 +103,8 @@ pub const BUGS: &[Bug] = bugs! {
     "retention-ignored" breaks "retention": broker RetentionIgnored, 11;
     "trimmed-before-mark" breaks "healed": broker TrimmedBeforeMark, 1;
     "full-for-good" breaks "space": broker FullForGood, 22;
+    "nothing-let-go" breaks "let_go": broker NothingLetGo, 1;
+    "history-begins-late" breaks "retention": broker HistoryBeginsLate, 4;
     "nobody-let-in" breaks "let_in": broker NobodyLetIn, 57;
     "orphans-kept" breaks "groups": broker OrphansKept, 27;
     "copy-without-images" breaks "copies": journal ImagesLeftOut, 14;

@@ -187,6 +187,8 @@ fn touches(event: &Event) -> Touches {
         | Event::Copied { .. }
         | Event::AtRest
         | Event::ToldToStop
+        | Event::Oldest { .. }
+        | Event::Needless { .. }
         | Event::Waits { .. } => Touches::default(),
     }
 }

@@ -8,6 +8,7 @@ mod copy;
 mod faults;
 mod full;
 mod heal;
+mod kept;
 mod lodger;
 mod space;
 mod strangers;

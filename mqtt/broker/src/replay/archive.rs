@@ -18,6 +18,7 @@ use zzq_wal::{KeptSegment, Log, Places, ReadError, Reader};
 use super::topics::{DENSE, Noting, Plan, Topics, closed};
 use super::turn::{READ_MOST, Seen, Turn};
 use super::{Holds, Request, Stretch, Wanted};
+use crate::planted;
 
 /// Who reads on at most. Each keeps a segment's file.
 const OPEN_MOST: usize = 8;
@@ -214,7 +215,8 @@ impl<D: Disk> Archive<D> {
 
     fn read(&mut self, wanted: &Wanted) -> Stretch {
         let (hold, from) = self.holds.take(wanted.from);
-        let begin = from.max(Lsn::new(self.log.first_whole().get()));
+        let (first, last) = (self.log.first_whole().get(), self.log.committed().get());
+        let begin = from.max(Lsn::new(planted::oldest(first, last)));
         let stretch = Stretch {
             session: wanted.session,
             sub: wanted.sub,

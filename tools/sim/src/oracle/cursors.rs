@@ -86,7 +86,7 @@ fn reads_by_cursor(session: &SessionFacts) -> bool {
 }
 
 /// The highest offset that each message was shown at.
-fn shown(ledger: &Ledger<'_>) -> BTreeMap<MessageId, u64> {
+pub(super) fn shown(ledger: &Ledger<'_>) -> BTreeMap<MessageId, u64> {
     let received = ledger.sessions.iter().flat_map(|session| &session.received);
     let mut shown = BTreeMap::new();
     for (.., one) in received {

@@ -3,11 +3,13 @@
 //!
 //! How many bytes are left is what the log says of itself when some of it has gone: clients cannot
 //! tell. Of an age it is what a reader gets who begins when all has healed, since the log is let go
-//! behind images alone, which are made before that.
+//! behind images alone, which are made before that. And whoever begins then gets all that is left:
+//! what was shown to anybody at the oldest offset or behind it, and what was published behind that.
 
+use super::cursors::shown;
 use super::past::{is_history, reads_history};
 use super::{Broken, Promise, has, miss};
-use crate::history::Event;
+use crate::history::{Event, MessageId};
 use crate::ledger::Ledger;
 
 pub(super) const PROMISE: Promise = Promise {
@@ -17,6 +19,7 @@ pub(super) const PROMISE: Promise = Promise {
 };
 
 fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
+    check_what_is_left(ledger, broken);
     let retain = ledger.history.retain;
     if let Some(bytes) = retain.bytes {
         for entry in &ledger.history.entries {
@@ -47,6 +50,36 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     }
 }
 
+/// Asked is the first who begins to read when the oldest record is known, and the log stays.
+fn check_what_is_left(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
+    let mut entries = ledger.history.entries.iter().enumerate();
+    let oldest = entries.find_map(|(at, entry)| match entry.event {
+        Event::Oldest { first } => Some((at, first)),
+        _ => None,
+    });
+    let all = !ledger.cut_short && !ledger.history.drops();
+    let Some((asked, first)) = oldest.filter(|_| all) else { return };
+    let mut readers = ledger.lasting().map(|(_, session)| session);
+    let Some(reader) = readers.find(|one| one.began > asked && reads_history(one)) else {
+        return;
+    };
+    if !reader.subs.iter().any(|sub| sub.acked.is_some()) {
+        return;
+    }
+    let shown = shown(ledger);
+    let is_left = |id: &MessageId| shown.get(id).is_some_and(|offset| *offset >= first);
+    // Of one that was sent again there may be a record in front of what is left.
+    let once = |id: &MessageId| ledger.facts(*id).sent == ledger.facts(*id).sent_last;
+    let left = ledger.ids().filter(|id| is_left(id) && once(id));
+    let behind = left.filter_map(|id| ledger.facts(id).acked).min();
+    let owed = ledger.ids().filter(|id| is_history(ledger, *id)).filter(|id| {
+        let sent = ledger.facts(*id).sent;
+        is_left(id) || behind.is_some_and(|acked| sent.is_some_and(|sent| acked < sent))
+    });
+    let missed = owed.filter(|id| !has(reader, *id));
+    broken.extend(missed.map(|id| miss(PROMISE, ledger, id, reader)));
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -55,6 +88,7 @@ mod tests {
     use zzq_types::QoS::AtLeastOnce;
 
     use super::*;
+    use crate::history::Received;
     use crate::ledger::script::{Script, breaks};
 
     #[test]
@@ -64,6 +98,35 @@ mod tests {
             script.history.retain = Retention { bytes: Some(1000), age: None };
             script.note(Event::LetGo { first: 7, left });
             assert_eq!(breaks(&script).is_empty(), fits, "{left}");
+        }
+    }
+
+    /// Of two messages the second is in what is left, and a third one was published behind it.
+    #[test]
+    fn history_that_is_left_and_does_not_come() {
+        for (gets, fits) in [(&[1, 2][..], true), (&[0, 1, 2], true), (&[2], false), (&[1], false)]
+        {
+            let mut script = Script::new();
+            script.history.retain = Retention { bytes: Some(1), age: None };
+            let (other, writer) = (script.member(), script.member());
+            script.subscribe(other, "$replay/all/#", AtLeastOnce);
+            let sent = [3, 7, 9].map(|offset| {
+                let message = script.publish(writer, "a/1", AtLeastOnce);
+                script.acked(writer, message);
+                if offset < 9 {
+                    let received = script.received(message, AtLeastOnce);
+                    script.take(other, Received { offset: Some(offset), ..received });
+                }
+                message
+            });
+            script.note(Event::Oldest { first: 5 });
+            let reader = script.member();
+            script.subscribe(reader, "$replay/all/#", AtLeastOnce);
+            for at in gets {
+                script.receive(reader, sent[*at], AtLeastOnce);
+            }
+            script.receive(other, sent[2], AtLeastOnce);
+            assert_eq!(breaks(&script).is_empty(), fits, "{gets:?}");
         }
     }
 

@@ -7,6 +7,7 @@ use zzq_types::QoS;
 use super::{CALM, World};
 use crate::client::{Client, TOPICS};
 use crate::history::{ClientId, Death, Event};
+use crate::node::Broker;
 use crate::plan::{ClientPlan, Faults, Keeps};
 
 /// True time that everything may take to heal.
@@ -57,6 +58,7 @@ impl World {
         if self.is_broken() {
             return;
         }
+        self.look_at_what_stays();
         let folds = self.node.fold();
         self.note_folds(folds);
         self.note_waits();
@@ -176,6 +178,10 @@ impl World {
     /// Another one asks for everything that ever was.
     fn read_history(&mut self) {
         let reads = |plan| ClientPlan { keeps: Keeps::Always, reads_history: true, ..plan };
+        if let Some(log) = self.node.broker.as_ref().and_then(Broker::log) {
+            let first = log.first_whole().get();
+            self.note(Event::Oldest { first });
+        }
         self.join("historian", reads);
         self.settle();
     }
