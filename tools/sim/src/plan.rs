@@ -163,8 +163,8 @@ impl Plan {
 
     /// A group of which some members stay and others go, with what they were sent.
     fn draw_crew(&mut self, seed: u64) {
-        let mut crew = Chance::new(seed, "crew");
-        if !crew.once_in(5) {
+        let mut crew = Chance::new(seed, "crews");
+        if !crew.once_in(10) {
             return;
         }
         self.clients.push(ClientPlan::of_crew(true, &mut crew));
@@ -175,10 +175,10 @@ impl Plan {
 
     /// Whom a broker serves whose log has failed.
     fn draw_guests(&mut self, seed: u64) {
-        let mut guests = Chance::new(seed, "guests");
+        let mut guests = Chance::new(seed, "guest");
         let Faults { write_fails, step_fails, disk_full, disk_read_only, .. } = self.faults;
         let may_fail = write_fails + step_fails + disk_full + disk_read_only > 0;
-        if may_fail && guests.once_in(2) {
+        if may_fail && guests.once_in(4) {
             for _ in 0..guests.within(1, 2) {
                 self.clients.push(ClientPlan::without_log(&mut guests));
             }
@@ -273,6 +273,11 @@ impl Plan {
         for client in &mut self.clients {
             client.late_answer = 2;
         }
+        // Where all send again what a crash took, it soon has the place again that it had; readers
+        // of the past have places of their own.
+        if !self.retains() {
+            self.clients.push(ClientPlan::of_forgetful(&mut Chance::new(seed, "forgetful")));
+        }
         // What it has at QoS 0 it need not answer, and must not get again.
         self.clients.push(ClientPlan::of_listener(&mut Chance::new(seed, "listener")));
     }
@@ -358,8 +363,8 @@ fn draw_queue_total(
     seed: u64,
     in_memory: bool,
 ) {
-    let mut chance = Chance::new(seed, "queue total");
-    if !chance.once_in(if in_memory { 2 } else { 6 }) {
+    let mut chance = Chance::new(seed, "queues total");
+    if !chance.once_in(if in_memory { 3 } else { 6 }) {
         return;
     }
     let most = if in_memory { 10_000 } else { 1000 };

@@ -82,9 +82,9 @@ pub const BUGS: &[Bug] = bugs! {
     "blocking-push" breaks "healed": broker BlockingPush, 6;
     "error-after-hand-over" breaks "refused": broker ErrorAfterHandOver, 14;
     "apply-twice" breaks "exactly_once": engine ApplyTwice, 4;
-    "identifier-reused" breaks "protocol": engine IdentifierReused, 60;
+    "identifier-reused" breaks "protocol": engine IdentifierReused, 141;
     "history-ends-early" breaks "past": engine HistoryEndsEarly, 43;
-    "offset-before-commit" breaks "past": broker OffsetBeforeCommit, 130;
+    "offset-before-commit" breaks "past": broker OffsetBeforeCommit, 194;
     "wills-at-once" breaks "wills": engine WillsAtOnce, 0;
     "long-wills-at-once" breaks "wills": engine LongWillsAtOnce, 1;
     "sessions-stay" breaks "presence": engine SessionsStay, 0;
@@ -92,7 +92,7 @@ pub const BUGS: &[Bug] = bugs! {
     "drops-acknowledged" breaks "dropped": broker DropsAcknowledged, 160;
     "suback-at-commit" breaks "delivered": broker SubackAtCommit, 2;
     "retained-before-fence" breaks "retained": broker RetainedBeforeFence, 13;
-    "retained-as-it-comes" breaks "retained": broker RetainedAsItComes, 30;
+    "retained-as-it-comes" breaks "retained": broker RetainedAsItComes, 68;
     "unsubscribed-stays" breaks "subscriptions": engine UnsubscribedStays, 3;
     "expiry-not-lowered" breaks "expiry": broker ExpiryNotLowered, 10;
     "denied-delivered" breaks "denied": broker DeniedDelivered, 4;

@@ -186,6 +186,19 @@ impl ClientPlan {
         }
     }
 
+    /// One that publishes and keeps nothing: what a crash takes of it is not sent again, and others
+    /// get its place.
+    pub(super) fn of_forgetful(chance: &mut Chance) -> Self {
+        Self {
+            version: *chance.pick(&[V311, V5]),
+            keeps: Keeps::Never,
+            under_way: 5,
+            weights: [60, 0, 0, 1, 3, 1, 10, 0, 0],
+            pause_ms: 40,
+            ..Self::PLAIN
+        }
+    }
+
     /// One of a crew that shares all that is published: it stays, or ends with its connection, and
     /// leaves to the others what it was sent and has not answered.
     pub(super) fn of_crew(stays: bool, chance: &mut Chance) -> Self {
