@@ -122,8 +122,9 @@ impl<'w, D: Disk> Writer<'w, D> {
         let aside = self.heading.kind.aside();
         let volume = read_back(file, aside, &self.heading, &footer, self.pace)?;
         let name = self.heading.kind.name(self.heading.number);
+        let failed = self.disk.failed_syncs();
         self.disk.rename(aside, &name).map_err(WriteError::disk("renaming to", &name))?;
-        self.disk.sync_dir().map_err(WriteError::disk("syncing the name of", &name))?;
+        self.disk.sync_names(failed).map_err(WriteError::disk("syncing the name of", &name))?;
         Ok(volume.renamed(name))
     }
 

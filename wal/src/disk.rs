@@ -53,8 +53,24 @@ pub trait Disk: Send + Sync + 'static {
     /// Removes a name. Open files stay usable.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Makes names durable: every create, rename and remove before it.
+    /// Makes names durable: every create, rename and remove before it. After an error they may
+    /// never become so, though later calls succeed.
     fn sync_dir(&self) -> io::Result<()>;
+
+    /// How many calls of [`sync_dir`](Self::sync_dir) have failed, whoever made them. One that
+    /// succeeds behind a failed one is counted behind it: so this may wait for one under way.
+    fn failed_syncs(&self) -> u64;
+
+    /// Makes names durable that were changed since there were so many
+    /// [`failed_syncs`](Self::failed_syncs). Whoever shares a directory asks so: the system tells
+    /// of an error once, and who hears of it may not be the one whose names are lost.
+    fn sync_names(&self, failed: u64) -> io::Result<()> {
+        self.sync_dir()?;
+        if self.failed_syncs() == failed {
+            return Ok(());
+        }
+        Err(io::Error::other("a sync of the directory has failed meanwhile"))
+    }
 
     /// Bytes that an unprivileged writer could still take.
     fn free_bytes(&self) -> io::Result<u64>;

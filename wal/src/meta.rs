@@ -44,8 +44,9 @@ impl<D: Disk> Meta<D> {
         let file = disk.create(name, (PAGES * BLOCK) as u64).map_err(failed("making"))?;
         let mut meta = Self { file, name, facts: Arc::default(), whole: 0, poisoned: false };
         meta.write(facts)?;
+        let failed_syncs = disk.failed_syncs();
         disk.rename(name, META_NAME).map_err(failed("giving its name to"))?;
-        disk.sync_dir().map_err(failed("syncing the directory for"))?;
+        disk.sync_names(failed_syncs).map_err(failed("syncing the directory for"))?;
         meta.name = META_NAME;
         Ok(meta)
     }

@@ -319,10 +319,10 @@ fn a_file_that_fails_as_the_next_segment_is_replaced_once() {
 /// Nothing is known of its names any more: no other file could be told from a lost one.
 #[test]
 fn a_directory_that_fails_makes_the_log_read_only() {
-    for op in [Op::Rename, Op::SyncDir] {
+    for (op, fault) in [(Op::Rename, FAIL), (Op::SyncDir, FAIL), (Op::SyncDir, Fault::ToldOthers)] {
         let disk = SimDisk::new();
         let (log, mut one, woken) = about_to_prepare(&disk);
-        disk.fail(op, 1, FAIL);
+        disk.fail(op, 1, fault);
         log.helper_step(0);
         assert!(woken.take() > 0);
         one.drive(1000);

@@ -481,6 +481,10 @@ impl Disk for Moving {
         only_read()
     }
 
+    fn failed_syncs(&self) -> u64 {
+        0
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(0)
     }

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, fstatvfs, fsync, openat, renameat, statat, unlinkat,
@@ -22,6 +23,9 @@ pub(super) const PROBE: &str = "probe";
 #[derive(Debug)]
 pub(super) struct Directory {
     fd: OwnedFd,
+    /// Syncs that have failed; locked while one runs, so that one that succeeds has not overtaken
+    /// one that took its error.
+    failed_syncs: Mutex<u64>,
 }
 
 impl Directory {
@@ -44,7 +48,8 @@ impl Directory {
     /// Opens the directory, which must exist.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { fd: openat(CWD, path, flags, Mode::empty())? })
+        let fd = openat(CWD, path, flags, Mode::empty())?;
+        Ok(Self { fd, failed_syncs: Mutex::default() })
     }
 
     /// Names and sizes of the regular files. A name that is no UTF-8 is nobody's of ours.
@@ -103,7 +108,18 @@ impl Directory {
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
-        Ok(fsync(self)?)
+        let mut failed = self.locked();
+        let synced = fsync(self);
+        *failed += u64::from(synced.is_err());
+        Ok(synced?)
+    }
+
+    pub(super) fn failed_syncs(&self) -> u64 {
+        *self.locked()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, u64> {
+        self.failed_syncs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn free_bytes(&self) -> io::Result<u64> {

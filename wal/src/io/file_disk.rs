@@ -126,6 +126,10 @@ impl Disk for FileDisk {
         self.directory.sync()
     }
 
+    fn failed_syncs(&self) -> u64 {
+        self.directory.failed_syncs()
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         self.directory.free_bytes()
     }

@@ -67,6 +67,10 @@ impl Disk for ReadOnlyDisk {
         Err(refused("sync", "the directory"))
     }
 
+    fn failed_syncs(&self) -> u64 {
+        0
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(0)
     }

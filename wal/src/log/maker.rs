@@ -61,9 +61,10 @@ pub(crate) struct Spare {
 pub(crate) enum Name {
     /// It is durable.
     Durable,
-    /// It will be, with the next sync of the directory.
-    Given,
-    /// A start has found it, and whoever gave it may have been told that this had failed.
+    /// It will be, with the next sync of the directory, if there are no more failed ones by then.
+    Given(u64),
+    /// Somebody may have been told that making it durable had failed: a start has found it, or a
+    /// sync has failed since it was given.
     Found,
 }
 
@@ -186,11 +187,12 @@ impl<D: Disk> Maker<D> {
         let synced = file.sync().map_err(|error| during(format_args!("syncing {spare}"), &error));
         synced.map_err(MakeError::of_file)?;
         let name = segment_name(header.number);
+        let failed = self.disk.failed_syncs();
         match self.rename(spare, &name) {
             Err(error) if is_full(&error) => return Err(MakeError::NoSpace(error)),
             renamed => renamed.map_err(MakeError::Names)?,
         }
-        self.sync_name(&name).map_err(MakeError::Names)
+        self.sync_name(&name, failed).map_err(MakeError::Names)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -198,8 +200,8 @@ impl<D: Disk> Maker<D> {
         renamed.map_err(|error| during(format_args!("renaming {from} to {to}"), &error))
     }
 
-    fn sync_name(&self, name: &str) -> io::Result<()> {
-        let synced = self.disk.sync_dir();
+    fn sync_name(&self, name: &str, failed: u64) -> io::Result<()> {
+        let synced = self.disk.sync_names(failed);
         synced.map_err(|error| during(format_args!("syncing the directory for {name}"), &error))
     }
 
@@ -277,6 +279,7 @@ impl<D: Disk> Maker<D> {
         }
         let number = self.next_spare;
         let spare = self.fresh_name();
+        let failed = self.disk.failed_syncs();
         match self.rename(&name, &spare) {
             // A name may need space, too.
             Err(error) if is_full(&error) => return self.remove(&name),
@@ -284,7 +287,7 @@ impl<D: Disk> Maker<D> {
         }
         // The old name must not come back with a new header after a power cut. The sync of the name
         // that the next segment gets makes this one durable, too, most often before it is used.
-        self.spares.push(Spare { number, length, name: Name::Given });
+        self.spares.push(Spare { number, length, name: Name::Given(failed) });
         Ok(())
     }
 
@@ -295,22 +298,26 @@ impl<D: Disk> Maker<D> {
 
     /// The directory has been synced.
     fn note_synced(&mut self) {
-        for spare in self.spares.iter_mut().filter(|spare| spare.name == Name::Given) {
-            spare.name = Name::Durable;
+        let failed = self.disk.failed_syncs();
+        for spare in &mut self.spares {
+            if let Name::Given(before) = spare.name {
+                spare.name = if before == failed { Name::Durable } else { Name::Found };
+            }
         }
     }
 
     fn certain_name(&mut self, spare: Spare) -> io::Result<String> {
+        let failed = self.disk.failed_syncs();
         let name = match spare.name {
             Name::Durable => return Ok(spare_name(spare.number)),
-            Name::Given => spare_name(spare.number),
-            Name::Found => {
+            Name::Given(before) if before == failed => spare_name(spare.number),
+            Name::Given(_) | Name::Found => {
                 let fresh = self.fresh_name();
                 self.rename(&spare_name(spare.number), &fresh)?;
                 fresh
             }
         };
-        self.sync_name(&name)?;
+        self.sync_name(&name, failed)?;
         self.note_synced();
         Ok(name)
     }
@@ -346,4 +353,54 @@ pub(crate) fn close<F: DiskFile>(
     segment.file.sync()?;
     segment.set_indexed(closing.groups);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::options::tests::counted;
+    use crate::sim_disk::{Fault, Op, SimDisk, SimFile, Survival};
+
+    const LENGTH: u64 = 16 * BLOCK as u64;
+
+    fn maker(disk: &SimDisk) -> Maker<SimDisk> {
+        Maker {
+            disk: Arc::new(disk.clone()),
+            identity: Identity::default(),
+            epoch: 1,
+            newest: (0, Salt::default()),
+            spares: Vec::new(),
+            next_spare: 1,
+            is_thrifty: false,
+            entropy: counted(),
+        }
+    }
+
+    fn make(maker: &mut Maker<SimDisk>) -> Result<Arc<Segment<SimFile>>, MakeError> {
+        let (continues, last_good) = (maker.newest, LastGood::default());
+        let purpose = Purpose { beginning: Beginning::Roll, continues, last_good, length: LENGTH };
+        maker.make(&purpose, Zeroes::ALL)
+    }
+
+    /// Whose sync has failed, ours or that of somebody who shares the directory: the file of a
+    /// segment that was let go is not written to before its name is certain again.
+    #[test]
+    fn no_segment_comes_back_as_another_one() {
+        for failed_syncs in [0, 1] {
+            let disk = SimDisk::new();
+            let mut maker = maker(&disk);
+            make(&mut maker).unwrap();
+            maker.recycle(1, LENGTH).unwrap();
+            for _ in 0..failed_syncs {
+                disk.fail(Op::SyncDir, 1, Fault::Fail(io::ErrorKind::Other));
+                disk.sync_dir().unwrap_err();
+            }
+            // The spare's name is made certain, the new segment's is not.
+            disk.fail(Op::SyncDir, 2, Fault::Fail(io::ErrorKind::Other));
+            assert!(matches!(make(&mut maker), Err(MakeError::Names(_))));
+            let left = disk.crash_with(Survival::Nothing).list().unwrap();
+            let came_back = left.iter().any(|(name, _)| *name == segment_name(1));
+            assert!(!came_back, "behind {failed_syncs} failed syncs: {left:?}");
+        }
+    }
 }

@@ -44,6 +44,9 @@ pub enum Fault {
     /// of it. A rename or remove that is reported as failed and done all the same. Of other
     /// operations: the same as `Fail`.
     FailWritten(io::ErrorKind),
+    /// Of names, a sync that succeeds just behind one of somebody else, which has failed and was
+    /// the last that heard of what was changed. Other operations are not touched by it.
+    ToldOthers,
     /// A write that ends after so many bytes (rounded down to sectors) and says so. A create that
     /// is cut off there, as by the end of the process: it fails, and the name is there with a file
     /// of so many bytes. Other operations are not touched by it.
@@ -65,7 +68,11 @@ impl Fault {
     pub(super) fn error(self) -> Option<io::Error> {
         match self {
             Self::Fail(kind) | Self::FailWritten(kind) => Some(kind.into()),
-            Self::Short(_) | Self::Lost | Self::Shifted(_) | Self::InOtherFile => None,
+            Self::ToldOthers
+            | Self::Short(_)
+            | Self::Lost
+            | Self::Shifted(_)
+            | Self::InOtherFile => None,
         }
     }
 }

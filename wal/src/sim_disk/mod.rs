@@ -179,6 +179,10 @@ impl Disk for SimDisk {
         self.state().sync_dir()
     }
 
+    fn failed_syncs(&self) -> u64 {
+        self.state().failed_syncs
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(self.state().free_bytes())
     }

@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) power: Power,
     /// What the device only pretends to do.
     pub(super) lie: Option<Lie>,
+    /// Of names.
+    pub(super) failed_syncs: u64,
     /// Writes so far: each has a number, by which a crash decides about it.
     writes: u64,
     counts: BTreeMap<Op, u64>,
@@ -48,6 +50,7 @@ impl State {
             faults: Faults::default(),
             power: Power::default(),
             lie: None,
+            failed_syncs: 0,
             writes: 0,
             counts: BTreeMap::new(),
         }
@@ -129,11 +132,13 @@ impl State {
     }
 
     pub(super) fn sync_dir(&mut self) -> io::Result<()> {
-        let failed = self.meet(Op::SyncDir)?.and_then(Fault::error);
-        match failed {
-            None if self.lie == Some(Lie::Names) => {}
-            None => self.names.sync(),
-            Some(_) => self.names.fail_sync(),
+        let fault = self.meet(Op::SyncDir)?;
+        let failed = fault.and_then(Fault::error);
+        if failed.is_some() || fault == Some(Fault::ToldOthers) {
+            self.failed_syncs += 1;
+            self.names.fail_sync();
+        } else if self.lie != Some(Lie::Names) {
+            self.names.sync();
         }
         failed.map_or(Ok(()), Err)
     }
@@ -231,7 +236,7 @@ impl State {
         let offset = to_usize(offset)?;
         let contents = &mut self.files[file];
         let written = match fault {
-            None => bytes,
+            None | Some(Fault::ToldOthers) => bytes,
             Some(Fault::Short(count)) => &bytes[..count.min(bytes.len()) / SECTOR * SECTOR],
             Some(Fault::Fail(kind)) => {
                 contents.write_perhaps(number, bytes, offset);

@@ -45,6 +45,10 @@ impl Disk for VoidDisk {
         Ok(())
     }
 
+    fn failed_syncs(&self) -> u64 {
+        0
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(1 << 40)
     }

@@ -123,6 +123,10 @@ impl<H: Hooks> Disk for Hooked<H> {
         self.disk.sync_dir()
     }
 
+    fn failed_syncs(&self) -> u64 {
+        self.disk.failed_syncs()
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         self.disk.free_bytes()
     }

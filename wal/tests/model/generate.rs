@@ -109,7 +109,11 @@ fn miscomplete(random: &mut Random) -> Operation {
 fn fail(random: &mut Random) -> Operation {
     let op = random.pick(&STEPS);
     let kind = random.pick(&[ErrorKind::Other, ErrorKind::StorageFull, ErrorKind::WouldBlock]);
-    let fault = if random.one_in(2) { Fault::Fail(kind) } else { Fault::FailWritten(kind) };
+    let fault = match random.one_in(2) {
+        true => Fault::Fail(kind),
+        false if op == Op::SyncDir => Fault::ToldOthers,
+        false => Fault::FailWritten(kind),
+    };
     Operation::Fail { op, nth: 1 + random.below(4), fault }
 }
 

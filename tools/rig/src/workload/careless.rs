@@ -36,6 +36,10 @@ impl<D: Disk> Disk for Careless<D> {
         Ok(())
     }
 
+    fn failed_syncs(&self) -> u64 {
+        0
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         self.0.free_bytes()
     }
