@@ -16,6 +16,7 @@ use zzq_wal::format::field::{put, u64_at};
 use zzq_wal::format::segment::Identity;
 
 use self::set::{LsnSet, block_from};
+use crate::attempts::Attempts;
 use crate::error::{ReadError, WriteError};
 use crate::format::{Heading, Kind};
 use crate::names::Listing;
@@ -216,6 +217,7 @@ pub struct ColdShelf<F> {
     files: Vec<Arc<ColdFile<F>>>,
     /// Names that go with the next [`retire`](Self::retire).
     surplus: Vec<String>,
+    attempts: Attempts,
     next: u64,
 }
 
@@ -234,9 +236,11 @@ impl<F: DiskFile> ColdShelf<F> {
         used: u64,
     ) -> Result<(Self, Vec<ReadError>), ReadError> {
         let numbers: BTreeSet<u64> = there.cold().iter().chain(needed).copied().collect();
-        let newest = numbers.last().copied().unwrap_or(0).max(used);
-        let next = newest.saturating_add(1);
-        let mut shelf = Self { files: Vec::new(), surplus: Vec::new(), next };
+        let newest = numbers.iter().chain(there.unstated_cold()).copied().max();
+        let next = newest.unwrap_or(0).max(used).saturating_add(1);
+        let mut attempts = Attempts::default();
+        there.unstated_cold().iter().for_each(|left| attempts.begin(Kind::Cold.name(*left)));
+        let mut shelf = Self { files: Vec::new(), surplus: Vec::new(), attempts, next };
         let mut passed = Vec::new();
         for number in numbers {
             match open_own(disk, number, identity) {
@@ -275,14 +279,19 @@ impl<F: DiskFile> ColdShelf<F> {
     pub fn take_number(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
-        // A rename that is reported as failed may be done all the same.
-        self.surplus.push(Kind::Cold.name(number));
+        self.attempts.begin(Kind::Cold.name(number));
         number
+    }
+
+    /// Removes what is left of files that were begun and not taken, durably. It has to be done
+    /// before their numbers are stated: a start takes the files up to there.
+    pub fn clear<D: Disk<File = F>>(&mut self, disk: &D) -> Result<(), WriteError> {
+        self.attempts.clear(disk)
     }
 
     /// Takes a file that was finished.
     pub fn admit(&mut self, file: ColdFile<F>) {
-        self.surplus.retain(|name| name != file.volume.name());
+        self.attempts.take(file.volume.name());
         self.files.push(Arc::new(file));
     }
 
@@ -313,6 +322,7 @@ fn open_own<D: Disk>(
 /// Removes these names, as far as they are there, and makes that durable.
 pub(crate) fn remove_all<D: Disk>(disk: &D, names: &mut Vec<String>) -> io::Result<Vec<String>> {
     let mut gone = Vec::new();
+    let failed_syncs = disk.failed_syncs();
     while let Some(name) = names.last() {
         match disk.remove(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => drop(names.pop()),
@@ -323,7 +333,7 @@ pub(crate) fn remove_all<D: Disk>(disk: &D, names: &mut Vec<String>) -> io::Resu
         }
     }
     if !gone.is_empty() {
-        disk.sync_dir()?;
+        disk.sync_names(failed_syncs)?;
     }
     Ok(gone)
 }

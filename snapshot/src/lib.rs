@@ -34,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attempts;
 mod cold;
 mod entries;
 mod error;

@@ -46,6 +46,9 @@ pub struct Listing {
     images: Vec<u64>,
     cold: Vec<u64>,
     topics: Vec<u64>,
+    /// See [`Listing::as_stated`].
+    unstated_images: Vec<u64>,
+    unstated_cold: Vec<u64>,
 }
 
 impl Listing {
@@ -61,6 +64,30 @@ impl Listing {
         listing.cold.sort_unstable();
         listing.topics.sort_unstable();
         Ok(listing)
+    }
+
+    /// Leaves out the images and cold files above the highest numbers that `meta` has stated. They
+    /// were never taken, and whoever wrote them may have been told that making their names durable
+    /// had failed: to be read now is no proof that they outlive a loss of power. They go before
+    /// another one of their kind is begun, and their numbers are not used again.
+    #[must_use]
+    pub fn as_stated(mut self, image: u64, cold: u64) -> Self {
+        let above = |numbers: &mut Vec<u64>, stated| {
+            numbers.split_off(numbers.partition_point(|number| *number <= stated))
+        };
+        self.unstated_images = above(&mut self.images, image);
+        self.unstated_cold = above(&mut self.cold, cold);
+        self
+    }
+
+    /// Images that were left out, ascending.
+    pub fn unstated_images(&self) -> &[u64] {
+        &self.unstated_images
+    }
+
+    /// Cold files that were left out, ascending.
+    pub fn unstated_cold(&self) -> &[u64] {
+        &self.unstated_cold
     }
 
     /// Numbers of images, ascending.

@@ -13,6 +13,7 @@ use zzq_wal::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};
 use zzq_wal::format::segment::Identity;
 
+use crate::attempts::Attempts;
 use crate::cold::remove_all;
 use crate::error::{Damage, ReadError, WriteError};
 use crate::format::{Heading, Kind};
@@ -98,6 +99,7 @@ pub struct Shelf<F> {
     kept: Vec<Kept<F>>,
     /// Names that go with the next [`retire`](Self::retire).
     surplus: Vec<String>,
+    attempts: Attempts,
     next: u64,
 }
 
@@ -119,9 +121,12 @@ impl<F: DiskFile> Shelf<F> {
         pace: Pace<'_>,
     ) -> Result<(Self, Vec<Verdict>), ShelfError> {
         let numbers = there.images();
-        let newest = numbers.iter().copied().chain(marked.map(|mark| mark.number)).max();
-        let mut shelf =
-            Self { kept: Vec::new(), surplus: Vec::new(), next: newest.unwrap_or(0) + 1 };
+        let used = numbers.iter().chain(there.unstated_images()).copied();
+        let newest = used.chain(marked.map(|mark| mark.number)).max();
+        let mut attempts = Attempts::default();
+        there.unstated_images().iter().for_each(|left| attempts.begin(Kind::Image.name(*left)));
+        let (kept, surplus, next) = (Vec::new(), Vec::new(), newest.unwrap_or(0) + 1);
+        let mut shelf = Self { kept, surplus, attempts, next };
         let mut verdicts = Vec::new();
         let missing = marked.filter(|mark| !numbers.contains(&mark.number));
         verdicts.extend(
@@ -158,7 +163,8 @@ impl<F: DiskFile> Shelf<F> {
         self.next
     }
 
-    /// Begins an image, aside. Its number is used then, whatever becomes of it.
+    /// Begins an image, aside. Its number is used then, whatever becomes of it. What was left of
+    /// others that were begun is gone first: a start could not tell it from what was taken.
     ///
     /// # Panics
     /// If its number was used before.
@@ -170,9 +176,9 @@ impl<F: DiskFile> Shelf<F> {
     ) -> Result<Writer<'w, D>, WriteError> {
         assert_eq!(heading.kind, Kind::Image, "a shelf holds images");
         assert!(heading.number >= self.next, "an image has a number of its own");
+        self.attempts.clear(disk)?;
         self.next = heading.number + 1;
-        // A rename that is reported as failed may be done all the same.
-        self.surplus.push(heading.kind.name(heading.number));
+        self.attempts.begin(heading.kind.name(heading.number));
         Writer::begin(disk, heading, pace)
     }
 
@@ -183,8 +189,8 @@ impl<F: DiskFile> Shelf<F> {
     pub fn admit(&mut self, volume: Volume<F>) -> Result<(), ReadError> {
         let newest = self.newest().map(|newest| newest.heading().lsn);
         assert!(newest <= Some(volume.heading().lsn), "images go on from one another");
+        self.attempts.take(volume.name());
         let needs = volume.needs()?;
-        self.surplus.retain(|name| name != volume.name());
         self.kept.push(Kept { volume, needs });
         Ok(())
     }

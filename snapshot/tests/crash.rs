@@ -96,7 +96,7 @@ fn a_fault_at_any_step_costs_no_image() {
         (Op::Rename, vec![other, Fault::FailWritten(io::ErrorKind::Other)]),
         (Op::Remove, vec![other, Fault::FailWritten(io::ErrorKind::Other)]),
         (Op::Sync, vec![other]),
-        (Op::SyncDir, vec![other]),
+        (Op::SyncDir, vec![other, Fault::ToldOthers]),
         (Op::Read, vec![other]),
     ];
     for (op, faults) in ways {

@@ -68,9 +68,12 @@ impl Life {
     pub fn start(disk: &SimDisk, seed: u64) -> Result<Self, String> {
         let facts = read_facts(disk).ok();
         let identity = facts.as_ref().map_or_else(Default::default, |facts| facts.identity);
+        let mut there = Listing::read(disk).map_err(|error| error.to_string())?;
+        if let Some(facts) = &facts {
+            there = there.as_stated(facts.snapshot_number, 0);
+        }
         let mark = facts.filter(|facts| facts.snapshot_number > 0);
         let mark = mark.map(|facts| Mark { number: facts.snapshot_number, lsn: facts.snapshot });
-        let there = Listing::read(disk).map_err(|error| error.to_string())?;
         let opened = Shelf::open(disk, &there, &identity, mark, at_full_speed());
         let (shelf, verdicts) = opened.map_err(|error| error.to_string())?;
         let mut sum = Sum::new();

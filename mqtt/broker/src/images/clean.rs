@@ -63,6 +63,8 @@ pub(super) fn clean<D: Disk>(
     room: Room,
     pace: Pace<'_>,
 ) -> Result<Cleaned, MakeError> {
+    // The image will be marked with the numbers that were used.
+    cold.clear(&**log.disk())?;
     let mut alive = BTreeMap::new();
     let homes = Homes::of(cold, old, &mut alive);
     let with_homes = || old.iter().zip(homes.iter());

@@ -72,13 +72,17 @@ pub(crate) fn load<D: Disk>(
     let mark = mark.map(|facts| Mark { number: facts.snapshot_number, lsn: facts.snapshot });
     let identity = facts.as_ref().map(|facts| facts.identity).unwrap_or_default();
     let failed = |error| ShelfError::Disk { step: "listing the directory", error };
-    let there = Listing::read(disk).map_err(failed)?;
+    let mut there = Listing::read(disk).map_err(failed)?;
+    let used = facts.as_ref().and_then(Facts::cold_files);
+    let last = used.map_or(0, |range| range.last);
+    if let Some(facts) = &facts {
+        there = there.as_stated(facts.snapshot_number, last);
+        tell_unstated(&there);
+    }
     let (shelf, verdicts) = Shelf::open(disk, &there, &identity, mark, pace)?;
     for verdict in &verdicts {
         tracing::error!(image = verdict.file, "not a good image: {verdict}");
     }
-    let used = facts.as_ref().and_then(Facts::cold_files);
-    let last = used.map_or(0, |range| range.last);
     let (cold, passed) = ColdShelf::open(disk, &there, &identity, &shelf.needed_cold(), last)?;
     for error in &passed {
         tracing::error!("a cold file that no image needs: {error}");
@@ -95,6 +99,13 @@ pub(crate) fn load<D: Disk>(
     let states = states.unwrap_or_else(empty);
     let known = mark.map_or(covered, |mark| covered.max(Lsn::new(mark.lsn.get())));
     Ok(Loaded { shelf, cold, states, covered, known })
+}
+
+fn tell_unstated(there: &Listing) {
+    let (images, cold) = (there.unstated_images(), there.unstated_cold());
+    if !images.is_empty() || !cold.is_empty() {
+        tracing::info!(?images, ?cold, "left by a process that ended before it took them");
+    }
 }
 
 /// What `meta` says. Where it is not there, or no good one, opening the log says what that means.
@@ -140,7 +151,7 @@ pub(crate) fn read_wills<D: Disk>(
 
 #[cfg(test)]
 mod tests {
-    use zzq_snapshot::{Heading, Kind, at_full_speed};
+    use zzq_snapshot::{ColdWriter, Heading, Kind, at_full_speed};
     use zzq_wal::sim_disk::{Fault, Op, SimDisk};
     use zzq_wal::{Log, Options};
 
@@ -159,9 +170,36 @@ mod tests {
         let (mut shelf, _) = Shelf::open(&disk, &there, &identity, None, at_full_speed()).unwrap();
         let heading = Heading { contents: 2, ..Heading::new(Kind::Image, identity) };
         shelf.begin(&disk, heading, at_full_speed()).unwrap().finish().unwrap();
+        log.update_facts(|facts| facts.snapshot_number = heading.number).unwrap();
         let Err(error) = load_from(&disk) else { panic!("it was taken") };
         let said = "has entries of version 2, this program knows version 1";
         assert!(error.to_string().ends_with(said), "{error}");
+    }
+
+    /// Found by the simulator: a file whose name had not become durable was read by the next
+    /// process, which relied on it.
+    #[test]
+    fn what_was_not_stated_is_not_believed_and_goes_before_the_next() {
+        let disk = SimDisk::new();
+        let options = Options::from_os().unwrap();
+        let (log, _) = Log::open(disk.clone(), options, 1, &mut |_| Ok(())).unwrap();
+        let identity = log.facts().identity;
+        let image = Heading { contents: CONTENTS, ..Heading::new(Kind::Image, identity) };
+        let cold = Heading::new(Kind::Cold, identity);
+        let mut loaded = load_from(&disk).unwrap();
+        loaded.shelf.begin(&disk, image, at_full_speed()).unwrap().finish().unwrap();
+        assert_eq!(loaded.cold.take_number(), cold.number);
+        ColdWriter::begin(&disk, cold, at_full_speed()).unwrap().finish().unwrap();
+        let names = || Listing::read(&disk).map(|there| (there.images().len(), there.cold().len()));
+        assert_eq!(names().unwrap(), (1, 1));
+
+        let mut loaded = load_from(&disk).unwrap();
+        assert!(loaded.shelf.newest().is_none() && loaded.cold.files().is_empty());
+        let next = Heading { number: loaded.shelf.next_number(), ..image };
+        assert_eq!((next.number, loaded.cold.take_number()), (2, 2), "no number is used again");
+        drop(loaded.shelf.begin(&disk, next, at_full_speed()).unwrap());
+        loaded.cold.clear(&disk).unwrap();
+        assert_eq!(names().unwrap(), (0, 0));
     }
 
     /// Found by the simulator: images were taken for those of another log, and the store for

@@ -19,6 +19,7 @@ use zzq_snapshot::{
 };
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
+use zzq_wal::format::meta::Facts;
 use zzq_wal::{KeptSegment, Log, Reserve, Space};
 
 use super::clean::{Cleaned, Room, clean};
@@ -379,10 +380,11 @@ impl<D: Disk> Images<D> {
     /// decision may. Numbers are stated first, as ever before a cold file goes.
     fn take_back(&mut self, cold_before: u64) {
         let (first_cold, last_cold) = self.cold_numbers();
-        let stated = self.log.update_facts(|facts| facts.set_cold_files(first_cold, last_cold));
         let removed = remove_aside(&**self.log.disk());
-        if stated.is_err()
-            || removed.is_err()
+        let state = |facts: &mut Facts| facts.set_cold_files(first_cold, last_cold);
+        if removed.is_err()
+            || self.cold.clear(&**self.log.disk()).is_err()
+            || self.log.update_facts(state).is_err()
             || self.retire_cold(|number| number <= cold_before).is_err()
         {
             tracing::warn!("what was written for an image stays until the next one is made");
