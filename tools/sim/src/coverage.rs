@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 145] = [
+pub const KINDS: [&str; 146] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -71,6 +71,7 @@ pub const KINDS: [&str; 145] = [
     "disk fails to rename",
     "disk fails to remove",
     "disk fails to sync names",
+    "disk tells others of lost names",
     "disk fails in a write",
     "disk fails to sync",
     "disk fails to read",

@@ -78,7 +78,9 @@ impl Device {
     pub fn note_failed(&self, coverage: &mut Coverage) {
         for (op, fault) in self.disk.take_met() {
             note_error(fault, coverage);
-            if let Some((_, kind)) = STEPS.iter().find(|(step, _)| *step == op) {
+            if fault == Fault::ToldOthers {
+                coverage.hit("disk tells others of lost names");
+            } else if let Some((_, kind)) = STEPS.iter().find(|(step, _)| *step == op) {
                 coverage.hit(kind);
             }
         }
@@ -167,6 +169,7 @@ impl Device {
         let error = self.draw_error(op);
         let fault = match self.chance.below(2) {
             0 => Fault::Fail(error),
+            _ if op == Op::SyncDir => Fault::ToldOthers,
             _ => Fault::FailWritten(error),
         };
         self.disk.fail(op, self.chance.within(1, 3), fault);
