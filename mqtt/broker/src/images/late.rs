@@ -16,7 +16,8 @@ const FEW: usize = 1024;
 pub(super) struct Late {
     /// Only these count.
     before: Range<Lsn>,
-    lsns: Vec<Lsn>,
+    /// With how much each weighs.
+    records: Vec<(Lsn, u32)>,
     /// Of the first of them, which are there once: whether the image names it.
     is_named: Vec<bool>,
 }
@@ -24,41 +25,41 @@ pub(super) struct Late {
 impl Late {
     /// Of the log behind an image that goes to the end of this range.
     pub(super) const fn new(before: Range<Lsn>) -> Self {
-        Self { before, lsns: Vec::new(), is_named: Vec::new() }
+        Self { before, records: Vec::new(), is_named: Vec::new() }
     }
 
     /// A record behind the image.
     pub(super) fn note(&mut self, record: &Record<'_>) {
         let named = record.late_items().into_iter().flatten();
-        let named = named.map(|item| Lsn::new(item.lsn.get()));
-        self.lsns.extend(named.filter(|lsn| self.before.contains(lsn)));
-        if self.lsns.len() >= FEW + 2 * self.is_named.len() {
+        let named = named.map(|item| (Lsn::new(item.lsn.get()), item.size));
+        self.records.extend(named.filter(|(lsn, _)| self.before.contains(lsn)));
+        if self.records.len() >= FEW + 2 * self.is_named.len() {
             self.settle();
         }
     }
 
     /// All records have been noted.
     pub(super) fn settle(&mut self) {
-        self.lsns.sort_unstable();
-        self.lsns.dedup();
-        self.is_named = vec![false; self.lsns.len()];
+        self.records.sort_unstable();
+        self.records.dedup_by_key(|(lsn, _)| *lsn);
+        self.is_named = vec![false; self.records.len()];
     }
 
     pub(super) const fn is_empty(&self) -> bool {
-        self.lsns.is_empty()
+        self.records.is_empty()
     }
 
     /// The image names this record itself, so it needs the file that has it.
-    pub(super) fn is_of_image(&mut self, lsn: Lsn) {
-        if let Ok(at) = self.lsns.binary_search(&lsn) {
+    pub(super) fn note_named(&mut self, lsn: Lsn) {
+        if let Ok(at) = self.records.binary_search_by_key(&lsn, |(lsn, _)| *lsn) {
             self.is_named[at] = true;
         }
     }
 
-    /// Those that it does not name, ascending.
-    pub(super) fn finish(self) -> Vec<Lsn> {
-        let all = self.lsns.into_iter().zip(self.is_named);
-        all.filter_map(|(lsn, is_named)| (!is_named).then_some(lsn)).collect()
+    /// Those that it does not name, ascending, with how much each weighs.
+    pub(super) fn finish(self) -> impl Iterator<Item = (Lsn, u32)> {
+        let all = self.records.into_iter().zip(self.is_named);
+        all.filter_map(|(record, is_named)| (!is_named).then_some(record))
     }
 }
 
@@ -94,12 +95,13 @@ mod tests {
         for _ in 0..3 * FEW {
             note(&mut late, [9, 10, 19, 15, 20, 12]);
         }
-        assert!(late.lsns.len() < 2 * FEW, "memory for each once: {}", late.lsns.len());
+        let kept = late.records.len();
+        assert!(kept < 2 * FEW, "memory for each once: {kept}");
         late.settle();
         for lsn in [11, 12, 19, 40] {
-            late.is_of_image(Lsn::new(lsn));
+            late.note_named(Lsn::new(lsn));
         }
-        let left: Vec<_> = late.finish().into_iter().map(Lsn::get).collect();
-        assert_eq!(left, [10, 15]);
+        let left: Vec<_> = late.finish().map(|(lsn, size)| (lsn.get(), size)).collect();
+        assert_eq!(left, [(10, 1), (15, 1)]);
     }
 }

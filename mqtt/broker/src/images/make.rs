@@ -295,7 +295,12 @@ impl<D: Disk> Images<D> {
         let base = self.shelf.newest().cloned();
         let covered = self.covered();
         let trims = base.is_some() && settled.get() >= covered.get();
-        let since = Since { log: &self.log, from: covered.next(), to: lsn, pace };
+        // Whatever was decided from a state before what lanes have settled is committed by now, and
+        // can be read once it is durable.
+        let (committed, durable) = (self.log.committed(), self.log.durable());
+        let decided = if aim == Aim::Space { committed.max(lsn) } else { lsn };
+        let trims = trims && decided <= durable;
+        let since = Since { log: &self.log, from: covered.next(), to: lsn, decided, pace };
         let past = match &base {
             Some(base) if lsn == covered => base.heading().time_ms,
             _ => self.time_of(lsn)?,
@@ -426,15 +431,38 @@ struct Since<'s, D: Disk> {
     log: &'s Log<D>,
     from: zzq_wal::Lsn,
     to: zzq_wal::Lsn,
+    /// Behind `to`, up to here, may lie what was decided from states before it.
+    decided: zzq_wal::Lsn,
     pace: Pace<'s>,
 }
 
 impl<D: Disk> Since<'_, D> {
     /// Calls `visit` with each record, its place and its time; returns the last time.
-    fn each(&self, mut visit: impl FnMut(Lsn, u64, &Record<'_>)) -> Result<u64, MakeError> {
-        let mut reader = self.log.reader(self.from)?;
+    fn each(&self, visit: impl FnMut(Lsn, u64, &Record<'_>)) -> Result<u64, MakeError> {
+        self.read(self.from, self.to, visit)
+    }
+
+    /// What records behind it name of the time before them, each once. As far as these are durable:
+    /// where not all are, nothing is let go behind this image.
+    fn named_behind(&self) -> Result<Late, MakeError> {
+        let mut late = Late::new(zzq_wal::Lsn::FIRST..self.to.next());
+        if self.to < self.decided {
+            let decided = self.decided.min(self.log.durable());
+            self.read(self.to.next(), decided, |_, _, record| late.note(record))?;
+        }
+        late.settle();
+        Ok(late)
+    }
+
+    fn read(
+        &self,
+        from: zzq_wal::Lsn,
+        to: zzq_wal::Lsn,
+        mut visit: impl FnMut(Lsn, u64, &Record<'_>),
+    ) -> Result<u64, MakeError> {
+        let mut reader = self.log.reader(from)?;
         let mut last_ms = 0;
-        while reader.next_lsn() <= self.to {
+        while reader.next_lsn() <= to {
             let found = reader.next_record()?;
             let Some(found) = found else { unreachable!("it is committed and durable") };
             let record = Record::decode(found.kind, found.body);
@@ -480,7 +508,9 @@ fn merge<D: Disk>(
     let writer = shelf.begin(&**since.log.disk(), heading, since.pace)?;
     let segments = since.log.segments();
     let old_below = old_below(&segments, since.from).min(retained);
-    let needs = RefCell::new(Needs::new(segments, old_below, late.finish()));
+    let late = late.finish().map(|(lsn, _)| lsn).collect();
+    let needs = Needs::new(segments, old_below, late, since.named_behind()?);
+    let needs = RefCell::new(needs);
     let note = |section, key: &[u8], value: &[u8]| {
         let noted = needs.borrow_mut().note(section, key, value);
         // It was written by a state just now, or by one whose image was verified.
@@ -539,7 +569,7 @@ fn read_touched<F: zzq_wal::disk::DiskFile>(
         // Those of another version were refused at the start.
         let Some(section) = section_of(section) else { continue };
         if !late.is_empty() {
-            let named = |lsn: Lsn, _| late.is_of_image(zzq_wal::Lsn::new(lsn.get()));
+            let named = |lsn: Lsn, _| late.note_named(zzq_wal::Lsn::new(lsn.get()));
             references(section, key, value, named).map_err(failed)?;
         }
         if touched.entry(section, key, value).map_err(failed)? {
@@ -548,3 +578,6 @@ fn read_touched<F: zzq_wal::disk::DiskFile>(
     }
     loader.finish().map_err(failed)
 }
+
+#[cfg(test)]
+mod tests;

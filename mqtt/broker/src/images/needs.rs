@@ -11,6 +11,7 @@ use zzq_engine::image::{ImageError, Section, references};
 use zzq_snapshot::{Need, NeededKind};
 use zzq_wal::{KeptSegment, Lsn};
 
+use super::late::Late;
 use super::olds::{Old, Olds, Run};
 
 /// Gathers needs while entries go by.
@@ -23,15 +24,23 @@ pub(super) struct Needs {
     old_below: Lsn,
     /// But for these, ascending.
     late: Vec<Lsn>,
+    /// What the log behind the image names of the time before that: it is as if the image named it.
+    named_behind: Late,
     old: Olds,
 }
 
 impl Needs {
     /// For entries that name records of these segments; those below `old_below` are old, but for
-    /// `late` ones, ascending, which are in the log.
-    pub(super) fn new(segments: Vec<KeptSegment>, old_below: Lsn, late: Vec<Lsn>) -> Self {
+    /// `late` ones, ascending, which are in the log. What is `named_behind` must be there, too.
+    pub(super) fn new(
+        segments: Vec<KeptSegment>,
+        old_below: Lsn,
+        late: Vec<Lsn>,
+        named_behind: Late,
+    ) -> Self {
         let segments = segments.into_iter().map(|segment| (segment.first, segment)).collect();
-        Self { segments, by_number: BTreeMap::new(), old_below, late, old: Olds::default() }
+        let (by_number, old) = (BTreeMap::new(), Olds::default());
+        Self { segments, by_number, old_below, late, named_behind, old }
     }
 
     /// An entry goes into the image.
@@ -45,12 +54,19 @@ impl Needs {
     }
 
     /// Segments by number, and old records ascending.
-    pub(super) fn finish(self) -> (Vec<Need>, Run) {
+    pub(super) fn finish(mut self) -> (Vec<Need>, Run) {
+        let nothing = Late::new(Lsn::FIRST..Lsn::FIRST);
+        for (lsn, size) in std::mem::replace(&mut self.named_behind, nothing).finish() {
+            self.add(lsn, size);
+        }
         (self.by_number.into_values().collect(), self.old.finish())
     }
 
     fn add(&mut self, lsn: Lsn, size: u32) {
         let bytes = u64::from(size);
+        if !self.named_behind.is_empty() {
+            self.named_behind.note_named(lsn);
+        }
         if lsn < self.old_below && self.late.binary_search(&lsn).is_err() {
             self.old.add(Old { lsn, references: 1, bytes });
             return;
@@ -106,7 +122,8 @@ mod tests {
         };
         let segments = vec![segment(3, 10, 19), segment(5, 20, 29), segment(6, 30, 39)];
         let late = vec![Lsn::new(11), Lsn::new(12), Lsn::new(14)];
-        let mut needs = Needs::new(segments, Lsn::new(20), late);
+        let behind = Late::new(Lsn::FIRST..Lsn::FIRST);
+        let mut needs = Needs::new(segments, Lsn::new(20), late, behind);
         let noted = [(19, 100), (9, 1), (19, 10), (20, 1000), (25, 1), (39, 5), (14, 7), (12, 2)];
         for (lsn, size) in noted {
             needs.add(Lsn::new(lsn), size);
