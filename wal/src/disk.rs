@@ -29,8 +29,8 @@ pub trait Disk: Send + Sync + 'static {
     /// directory is not synced.
     fn create(&self, name: &str, len: u64) -> io::Result<Self::File>;
 
-    /// As [`create`](Self::create), but before each piece of zeroes `goes_on` is asked, with the
-    /// bytes that were written so far, and where it says no the rest is space that the file has
+    /// As [`create`](Self::create), but before each piece of zeroes `pace` is asked, with the
+    /// bytes that were written so far, and where it has enough the rest is space that the file has
     /// taken, and no more: it reads as zeroes, is written without asking for space, and takes
     /// longer the first time. Returns how many bytes were written. A disk that takes space only by
     /// writing to it writes all of them.
@@ -38,9 +38,9 @@ pub trait Disk: Send + Sync + 'static {
         &self,
         name: &str,
         len: u64,
-        goes_on: &dyn Fn(u64) -> bool,
+        pace: &dyn Fn(u64) -> Ahead,
     ) -> io::Result<(Self::File, u64)> {
-        let _ = goes_on;
+        let _ = pace;
         Ok((self.create(name, len)?, len))
     }
 
@@ -99,6 +99,18 @@ pub trait Disk: Send + Sync + 'static {
     fn now_us(&self) -> u64 {
         0
     }
+}
+
+/// How fast zeroes are written ahead of what will be written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// No more of them.
+    Enough,
+    /// So that whoever writes meanwhile hardly notices: most of the device's time is left to
+    /// others.
+    Gently,
+    /// Half of it is.
+    Briskly,
 }
 
 /// An open file of a [`Disk`], shared between the log, readers and helper threads.

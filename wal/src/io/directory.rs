@@ -13,7 +13,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::disk::assert_name;
+use crate::disk::{Ahead, assert_name};
 use crate::io::OpenFile;
 
 /// Names that are not the log's: [`Directory::list`] leaves them out.
@@ -75,18 +75,18 @@ impl Directory {
 
     /// Creates a file of written zeroes, or leaves no name behind.
     pub(super) fn create(&self, name: &str, len: u64) -> io::Result<OpenFile> {
-        self.create_ahead(name, len, &|_| true).map(|(file, _)| file)
+        self.create_ahead(name, len, &|_| Ahead::Briskly).map(|(file, _)| file)
     }
 
-    /// The same as far as `goes_on` says so; the rest has its space. Returns how far.
+    /// The same as far as `pace` goes; the rest has its space. Returns how far.
     pub(super) fn create_ahead(
         &self,
         name: &str,
         len: u64,
-        goes_on: &dyn Fn(u64) -> bool,
+        pace: &dyn Fn(u64) -> Ahead,
     ) -> io::Result<(OpenFile, u64)> {
         assert_name(name);
-        let created = OpenFile::create(self.as_fd(), name, len, goes_on);
+        let created = OpenFile::create(self.as_fd(), name, len, pace);
         if let Err(error) = &created
             && error.kind() != io::ErrorKind::AlreadyExists
         {

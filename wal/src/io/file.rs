@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, fsync, openat};
 use rustix::io::{Errno, pread, pwrite};
 
-use crate::disk::{BLOCK, DiskFile, assert_blocks};
+use crate::disk::{Ahead, BLOCK, DiskFile, assert_blocks};
 use crate::io::IoBuffer;
 
 /// An open file of a [`FileDisk`](crate::io::FileDisk). Clones share the descriptor.
@@ -22,7 +22,7 @@ pub struct OpenFile {
 }
 
 /// Zeroes are written in pieces of this many blocks.
-const ZEROES: usize = 256;
+const ZEROES: usize = 32;
 
 impl OpenFile {
     /// Opens `name` in `directory` for direct reads and writes.
@@ -30,18 +30,18 @@ impl OpenFile {
         Self::open_with(directory, name, OFlags::empty())
     }
 
-    /// Creates `name`, which must not exist, with space for `len` bytes and, while `goes_on` says
-    /// so of what was written so far, written zeroes; synced. Returns how many zeroes.
+    /// Creates `name`, which must not exist, with space for `len` bytes and written zeroes, until
+    /// `pace` has enough of them; synced. Returns how many zeroes.
     pub(super) fn create(
         directory: BorrowedFd<'_>,
         name: &str,
         len: u64,
-        goes_on: &dyn Fn(u64) -> bool,
+        pace: &dyn Fn(u64) -> Ahead,
     ) -> io::Result<(Self, u64)> {
         let file = Self::open_with(directory, name, OFlags::CREATE | OFlags::EXCL)?;
         // What was not reserved has its space when it is written.
-        let zeroed =
-            if file.reserve(len)? { file.zero(len, goes_on) } else { file.zero(len, &|_| true) }?;
+        let all = |_| Ahead::Briskly;
+        let zeroed = file.zero(len, if file.reserve(len)? { pace } else { &all })?;
         fsync(&file)?;
         Ok((file, zeroed))
     }
@@ -77,29 +77,30 @@ impl OpenFile {
         }
     }
 
-    fn zero(&self, len: u64, goes_on: &dyn Fn(u64) -> bool) -> io::Result<u64> {
+    fn zero(&self, len: u64, pace: &dyn Fn(u64) -> Ahead) -> io::Result<u64> {
         if len == 0 {
             return Ok(0);
         }
         // Nothing is written to them: in memory they are the one page of zeroes of the system.
         let zeroes = IoBuffer::with_blocks(ZEROES);
         let write = |offset, count| {
-            if !goes_on(offset) {
-                return Ok(false);
+            let pace = pace(offset);
+            if pace != Ahead::Enough {
+                write_whole(self, &zeroes[..count], offset)?;
             }
-            write_whole(self, &zeroes[..count], offset).map(|()| true)
+            Ok(pace)
         };
-        at_half_pace(len, zeroes.len(), write, Instant::now, thread::sleep)
+        in_pieces(len, zeroes.len(), write, Instant::now, thread::sleep)
     }
 }
 
-/// Calls `piece` with offset and length of each piece of `len` bytes, until it says that it has
-/// done nothing, and between two of them pauses as long as the last one took: half of the device's
-/// time is left to writes that somebody waits for. Returns how many bytes were done.
-fn at_half_pace(
+/// Calls `piece` with offset and length of each piece of `len` bytes, until it has had enough and
+/// done nothing, and pauses between two of them by how long the last one took: the rest of the
+/// device's time is left to writes that somebody waits for. Returns how many bytes were done.
+fn in_pieces(
     len: u64,
     most: usize,
-    mut piece: impl FnMut(u64, usize) -> io::Result<bool>,
+    mut piece: impl FnMut(u64, usize) -> io::Result<Ahead>,
     mut clock: impl FnMut() -> Instant,
     mut pause: impl FnMut(Duration),
 ) -> io::Result<u64> {
@@ -107,12 +108,14 @@ fn at_half_pace(
     while offset < len {
         let count = usize::try_from(len - offset).unwrap_or(usize::MAX).min(most);
         let began = clock();
-        if !piece(offset, count)? {
-            break;
-        }
+        let times = match piece(offset, count)? {
+            Ahead::Enough => break,
+            Ahead::Gently => 7,
+            Ahead::Briskly => 1,
+        };
         offset += count as u64;
         if offset < len {
-            pause(clock().duration_since(began).min(PAUSE_MAX));
+            pause((times * clock().duration_since(began)).min(PAUSE_MAX));
         }
     }
     Ok(offset)
@@ -225,25 +228,25 @@ mod tests {
     }
 
     #[test]
-    fn between_pieces_as_much_time_is_left_as_they_take() {
+    fn between_pieces_time_is_left_to_others() {
         let (began, passed) = (Instant::now(), std::cell::Cell::new(Duration::ZERO));
         let (mut pieces, mut pauses) = (Vec::new(), Vec::new());
         let piece = |offset, count| {
             pieces.push((offset, count));
-            passed.set(passed.get() + Duration::from_millis(40 * pieces.len() as u64));
-            Ok(true)
+            passed.set(passed.get() + Duration::from_millis(5 * pieces.len() as u64));
+            Ok(if offset == 0 { Ahead::Briskly } else { Ahead::Gently })
         };
-        let ended = at_half_pace(35, 10, piece, || began + passed.get(), |time| pauses.push(time));
+        let ended = in_pieces(35, 10, piece, || began + passed.get(), |time| pauses.push(time));
         assert_eq!(ended.ok(), Some(35));
         assert_eq!(pieces, [(0, 10), (10, 10), (20, 10), (30, 5)]);
         let millis: Vec<_> = pauses.iter().map(Duration::as_millis).collect();
-        assert_eq!(millis, [40, 80, 100], "and none behind the last");
+        assert_eq!(millis, [5, 70, 100], "and none behind the last");
     }
 
     #[test]
     fn zeroes_end_where_somebody_waits() {
-        let piece = |offset, _| Ok(offset < 20);
-        let done = at_half_pace(100, 10, piece, Instant::now, |_| {});
+        let piece = |offset, _| Ok(if offset < 20 { Ahead::Briskly } else { Ahead::Enough });
+        let done = in_pieces(100, 10, piece, Instant::now, |_| {});
         assert_eq!(done.ok(), Some(20));
     }
 

@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use self::choice::{Choice, choose};
 use self::engine::Engine;
 pub use self::engine::{Backend, UnknownBackend};
-use crate::disk::{BLOCK, Completion, Disk, Write};
+use crate::disk::{Ahead, BLOCK, Completion, Disk, Write};
 use crate::io::directory::{Directory, PROBE};
 use crate::io::{IoBuffer, Issuers, OpenFile};
 
@@ -92,14 +92,14 @@ impl Disk for FileDisk {
     }
 
     fn create(&self, name: &str, len: u64) -> io::Result<OpenFile> {
-        self.create_ahead(name, len, &|_| true).map(|(file, _)| file)
+        self.create_ahead(name, len, &|_| Ahead::Briskly).map(|(file, _)| file)
     }
 
     fn create_ahead(
         &self,
         name: &str,
         len: u64,
-        goes_on: &dyn Fn(u64) -> bool,
+        pace: &dyn Fn(u64) -> Ahead,
     ) -> io::Result<(OpenFile, u64)> {
         assert!(len.is_multiple_of(BLOCK as u64), "a size of {len} is no number of blocks");
         // A file system may take all that is left before it finds that it is not enough, and
@@ -107,7 +107,7 @@ impl Disk for FileDisk {
         if len > self.free_bytes()? {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.directory.create_ahead(name, len, goes_on)
+        self.directory.create_ahead(name, len, pace)
     }
 
     fn open(&self, name: &str) -> io::Result<OpenFile> {

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Ahead, Disk, DiskFile};
 use crate::format::group::Place;
 use crate::format::segment::{Beginning, LastGood};
 use crate::log::core::Full;
@@ -125,7 +125,8 @@ impl<D: Disk> Helper<D> {
         let purpose =
             Purpose { beginning: Beginning::Roll, continues: self.maker.newest, last_good, length };
         let most = if is_bulky { length / BULK_PARTS * BULK_ZEROED } else { length };
-        let zeroes = Zeroes { most, is_late: shared.waits_for_segment() };
+        let pace = |zeroed| pace(shared, zeroed, length);
+        let zeroes = Zeroes { most, pace: &pace };
         let mut made = self.make(shared, &purpose, zeroes);
         if let Err(MakeError::File(error)) = &made {
             shared.note_cured(format!("a file for the next segment failed: {error}"));
@@ -308,6 +309,21 @@ impl<D: Disk> Helper<D> {
     }
 }
 
+/// How fast the next segment is zeroed. It stays ahead of the log, with twice as much of it done as
+/// of the segment before is used; as long as that is so, and nobody waits for this step, others
+/// hardly notice.
+fn pace<D: Disk>(shared: &Shared<D>, zeroed: u64, length: u64) -> Ahead {
+    if shared.waits_for_segment() {
+        return Ahead::Enough;
+    }
+    if shared.waits_for_helper() || shared.gauge.level() >= Space::Low {
+        return Ahead::Briskly;
+    }
+    let used = shared.table.lock().back().map_or((0, 1), |last| (last.end(), last.header.length));
+    let [zeroed, length, used, of] = [zeroed, length, used.0, used.1].map(u128::from);
+    if zeroed * of < 2 * used * length { Ahead::Briskly } else { Ahead::Gently }
+}
+
 /// The unused rest of a segment is void, and its file is not written again.
 fn give_back<D: Disk>(shared: &Shared<D>, ended: &Segment<D::File>) {
     assert!(ended.is_broken(), "a file that is written again keeps its blocks");
@@ -462,6 +478,44 @@ mod tests {
         })
         .unwrap();
         assert_eq!((found, log.durable()), (last.get(), last));
+    }
+
+    #[test]
+    fn zeroes_are_written_gently_while_they_are_twice_as_far_as_the_log() {
+        let (log, mut lane) = of_segments(&SimDisk::new());
+        let length = 512 * 1024;
+        let of = |zeroed| pace(&log.shared, zeroed, length);
+        write_groups(&log, &mut lane, 1, 2);
+        let how = Staging { kind: 1, waits: true, ..Staging::default() };
+        let used = |log: &Log<SimDisk>| log.shared.table.lock().back().map(|last| last.end());
+        while used(&log) < Some(64 * 1024) {
+            lane.stage(&how, |out| out.extend_from_slice(&[7; 1000])).unwrap();
+            while lane.durable() < lane.handed() {
+                lane.drive(1000);
+            }
+        }
+        // A quarter of its segment is used.
+        assert_eq!((of(200 * 1024), of(300 * 1024)), (Ahead::Briskly, Ahead::Gently));
+        log.shared.set_waits_for_segment(true);
+        assert_eq!(of(300 * 1024), Ahead::Enough);
+    }
+
+    /// Images state facts and a stop leaves its mark between two steps of the helper.
+    #[test]
+    fn who_waits_for_the_helper_does_not_wait_for_gentle_zeroes() {
+        let (log, _lane) = of_segments(&SimDisk::new());
+        let far = u64::MAX / 2;
+        let helper = log.shared.helper();
+        assert_eq!(pace(&log.shared, far, far), Ahead::Gently);
+        std::thread::scope(|scope| {
+            scope.spawn(|| log.facts());
+            while !log.shared.waits_for_helper() {
+                std::thread::yield_now();
+            }
+            assert_eq!(pace(&log.shared, far, far), Ahead::Briskly);
+            drop(helper);
+        });
+        assert_eq!(pace(&log.shared, far, far), Ahead::Gently);
     }
 
     /// Who writes faster than zeroes are waits for no more of them.

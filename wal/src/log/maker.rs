@@ -6,9 +6,8 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::disk::{BLOCK, Disk, DiskFile};
+use crate::disk::{Ahead, BLOCK, Disk, DiskFile};
 use crate::error::during;
 use crate::format::segment::{Beginning, GROUPS_AT, Identity, LastGood, SegmentHeader};
 use crate::format::{Salt, index};
@@ -34,16 +33,14 @@ pub(crate) struct Purpose {
 pub(crate) struct Zeroes<'z> {
     /// Bytes at most.
     pub(crate) most: u64,
-    /// Somebody waits for the segment: no more than there are.
-    pub(crate) is_late: &'z AtomicBool,
+    /// By how many there are.
+    pub(crate) pace: &'z dyn Fn(u64) -> Ahead,
 }
 
 impl Zeroes<'static> {
     /// All of it.
-    pub(crate) const ALL: Self = Self { most: u64::MAX, is_late: &NEVER };
+    pub(crate) const ALL: Self = Self { most: u64::MAX, pace: &|_| Ahead::Briskly };
 }
-
-static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// A file to make a segment of, under its name, and how far its blocks have been written.
 type Taken<F> = (String, F, u64);
@@ -255,8 +252,8 @@ impl<D: Disk> Maker<D> {
         zeroes: Zeroes<'_>,
     ) -> Result<Taken<D::File>, MakeError> {
         let name = self.fresh_name();
-        let goes_on = |done| done < zeroes.most && !zeroes.is_late.load(Ordering::Relaxed);
-        match self.disk.create_ahead(&name, length, &goes_on) {
+        let pace = |done| if done < zeroes.most { (zeroes.pace)(done) } else { Ahead::Enough };
+        match self.disk.create_ahead(&name, length, &pace) {
             Ok((file, written)) => Ok((name, file, written)),
             Err(error) => {
                 // What was there before is not ours.

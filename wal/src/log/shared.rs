@@ -56,6 +56,8 @@ pub(crate) struct Shared<D: Disk> {
     no_space: AtomicBool,
     /// Something is to be written, and the next segment is not made yet.
     waits_for_segment: AtomicBool,
+    /// So many wait for the helper.
+    wait_for_helper: AtomicUsize,
     /// Writers that stage and wait by turns, as whoever led last has seen them.
     company: AtomicUsize,
     /// Set with the fault, if a leader has panicked.
@@ -100,6 +102,7 @@ impl<D: Disk> Shared<D> {
             times: Stopwatch::default(),
             no_space: AtomicBool::new(false),
             waits_for_segment: AtomicBool::new(false),
+            wait_for_helper: AtomicUsize::new(0),
             company: AtomicUsize::new(0),
             broken: AtomicBool::new(false),
             fault: Fault::default(),
@@ -271,8 +274,8 @@ impl<D: Disk> Shared<D> {
         self.waits_for_segment.store(waits, Ordering::Relaxed);
     }
 
-    pub(crate) fn waits_for_segment(&self) -> &AtomicBool {
-        &self.waits_for_segment
+    pub(crate) fn waits_for_segment(&self) -> bool {
+        self.waits_for_segment.load(Ordering::Relaxed)
     }
 
     pub(crate) fn wake_all(&self) {
@@ -283,7 +286,15 @@ impl<D: Disk> Shared<D> {
     }
 
     pub(crate) fn helper(&self) -> MutexGuard<'_, Helper<D>> {
-        self.helper.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wait_for_helper.fetch_add(1, Ordering::Relaxed);
+        let helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wait_for_helper.fetch_sub(1, Ordering::Relaxed);
+        helper
+    }
+
+    /// Somebody waits until the helper's step is over.
+    pub(crate) fn waits_for_helper(&self) -> bool {
+        self.wait_for_helper.load(Ordering::Relaxed) > 0
     }
 }
 

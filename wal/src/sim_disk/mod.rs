@@ -61,7 +61,7 @@ pub use self::random::Random;
 use self::state::State;
 pub use self::tamper::Unsynced;
 pub use self::void::{VoidDisk, VoidFile};
-use crate::disk::{BLOCK, Completion, Disk, DiskFile, Write, assert_blocks};
+use crate::disk::{Ahead, BLOCK, Completion, Disk, DiskFile, Write, assert_blocks};
 use crate::io::IoBuffer;
 
 /// A disk in memory. Clones are the same disk.
@@ -152,11 +152,11 @@ impl Disk for SimDisk {
         &self,
         name: &str,
         len: u64,
-        goes_on: &dyn Fn(u64) -> bool,
+        pace: &dyn Fn(u64) -> Ahead,
     ) -> io::Result<(SimFile, u64)> {
         let file = self.create(name, len)?;
         let mut zeroed = 0;
-        while zeroed < len && goes_on(zeroed) {
+        while zeroed < len && pace(zeroed) != Ahead::Enough {
             zeroed = len.min(zeroed + (len / 16).next_multiple_of(BLOCK as u64));
         }
         Ok((file, zeroed))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use zzq_wal::disk::{Completion, Disk, DiskFile, Write};
+use zzq_wal::disk::{Ahead, Completion, Disk, DiskFile, Write};
 use zzq_wal::io::IoBuffer;
 use zzq_wal::sim_disk::{SimDisk, SimFile};
 
@@ -100,10 +100,10 @@ impl<H: Hooks> Disk for Hooked<H> {
         &self,
         name: &str,
         len: u64,
-        goes_on: &dyn Fn(u64) -> bool,
+        pace: &dyn Fn(u64) -> Ahead,
     ) -> io::Result<(Self::File, u64)> {
         self.hooks.before_create();
-        let (file, zeroed) = self.disk.create_ahead(name, len, goes_on)?;
+        let (file, zeroed) = self.disk.create_ahead(name, len, pace)?;
         Ok((self.file(name, file), zeroed))
     }
 

@@ -64,17 +64,17 @@ fn one_write(file: &OpenFile, offset: u64, buffer: IoBuffer) -> Write<OpenFile> 
 fn what_is_not_zeroed_has_its_space_and_reads_as_zeroes() {
     let (disk, directory) = disk(Backend::Pwrite);
     let asked = std::cell::RefCell::new(Vec::new());
-    let goes_on = |done| {
+    let pace = |done| {
         asked.borrow_mut().push(done);
-        done < 2 << 20
+        if done < 256 << 10 { Ahead::Briskly } else { Ahead::Enough }
     };
-    let (file, zeroed) = disk.create_ahead("ahead", 8 << 20, &goes_on).unwrap();
+    let (file, zeroed) = disk.create_ahead("ahead", 8 << 20, &pace).unwrap();
     let blocks = std::fs::metadata(directory.path().join("ahead")).unwrap().blocks();
     assert!(blocks * 512 >= 8 << 20, "{blocks} blocks");
     assert_eq!(file.size().unwrap(), 8 << 20);
     // Where space is taken by writing alone nobody is asked.
     if !asked.borrow().is_empty() {
-        assert_eq!((zeroed, asked.into_inner()), (2 << 20, vec![0, 1 << 20, 2 << 20]));
+        assert_eq!((zeroed, asked.into_inner()), (256 << 10, vec![0, 128 << 10, 256 << 10]));
     }
     let mut buffer = filled(256, 1);
     assert_eq!(file.read_at(&mut buffer, 6 << 20).unwrap(), 1 << 20);
