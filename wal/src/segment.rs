@@ -323,14 +323,20 @@ impl<F> SegmentTable<F> {
     /// segment in front of it is kept for a later one alone, which has the end of a record that
     /// begins in it; of records that end in it the beginning may be gone.
     pub(crate) fn first_whole(&self) -> Option<Lsn> {
-        let segments = self.lock();
-        whole(&segments).find_map(|segment| segment.first_lsn())
+        first_whole(self.lock().make_contiguous())
     }
 
-    /// The segments from there on.
+    /// The same, of what is there when all below an LSN that can go has gone.
+    pub(crate) fn first_whole_without(&self, below: Lsn) -> Option<Lsn> {
+        let mut segments = self.lock();
+        let segments = segments.make_contiguous();
+        first_whole(&segments[trimmable(segments, below)..])
+    }
+
+    /// The segments from the first whole record on.
     pub(crate) fn whole_segments(&self) -> Vec<KeptSegment> {
-        let segments = self.lock();
-        whole(&segments).filter_map(|segment| segment.kept()).collect()
+        let mut segments = self.lock();
+        whole(segments.make_contiguous()).filter_map(|segment| segment.kept()).collect()
     }
 
     /// A lease on the first kept segment that `pick` accepts.
@@ -345,12 +351,34 @@ impl<F> SegmentTable<F> {
 
 /// Those that hold records, from the first one on that needs none in front of the table. The oldest
 /// open part only moves on, so no segment needs an older one than those before it.
-fn whole<F>(segments: &VecDeque<Arc<Segment<F>>>) -> impl Iterator<Item = &Arc<Segment<F>>> {
-    let front = segments.front().map_or(0, |first| first.header.number);
+fn whole<F>(segments: &[Arc<Segment<F>>]) -> impl Iterator<Item = &Arc<Segment<F>>> {
+    let front = segments.first().map_or(0, |first| first.header.number);
     // Whoever sees the first LSN sees what the segment needs.
     let is_whole =
         move |segment: &Segment<F>| segment.first_lsn().is_some() && segment.needs() >= front;
     segments.iter().skip_while(move |segment| !is_whole(segment))
+}
+
+fn first_whole<F>(segments: &[Arc<Segment<F>>]) -> Option<Lsn> {
+    whole(segments).find_map(|segment| segment.first_lsn())
+}
+
+/// How many segments at the front hold nothing from `below` on, nothing that a later one needs,
+/// and are not needed to know where the log continues.
+pub(crate) fn trimmable<F>(segments: &[Arc<Segment<F>>], below: Lsn) -> usize {
+    let mut count = 0;
+    for pair in segments.windows(2) {
+        let [segment, after] = pair else { break };
+        let knows_the_end =
+            after.header.beginning == Beginning::Break || after.first_lsn().is_some();
+        if segment.last_lsn() >= below || !knows_the_end {
+            break;
+        }
+        count += 1;
+    }
+    let needed = segments[count..].iter().map(|segment| segment.needs()).min();
+    let needed = needed.unwrap_or(0);
+    segments[..count].iter().take_while(|segment| segment.header.number < needed).count()
 }
 
 #[cfg(test)]

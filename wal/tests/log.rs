@@ -445,8 +445,10 @@ fn whoever_begins_with_the_first_whole_record_reads_all_that_follow() {
     let (mut before, mut without_beginning) = ((Lsn::FIRST, Lsn::FIRST), 0);
     for below in (1..=last.get()).map(Lsn::new) {
         log.trim(below);
+        let stays = log.stays_from();
         while log.helper_step(0) {}
         let (kept, whole) = (log.segments()[0].first, log.first_whole());
+        assert_eq!((stays, log.stays_from()), (whole, whole), "it is known before it is so");
         let is_whole = |segment: &KeptSegment| segment.first >= whole;
         assert!(log.whole_segments().into_iter().eq(log.segments().into_iter().filter(is_whole)));
         if std::mem::replace(&mut before, (kept, whole)) == (kept, whole) {

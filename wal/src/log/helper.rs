@@ -17,7 +17,7 @@ use crate::log::truncate::Cut;
 use crate::lsn::Lsn;
 use crate::meta::Meta;
 use crate::rules::{self, Rule};
-use crate::segment::{Segment, segment_name};
+use crate::segment::{Segment, segment_name, trimmable};
 
 /// What a leader asks for.
 pub(crate) enum Task<F> {
@@ -347,24 +347,6 @@ fn close<D: Disk>(shared: &Shared<D>, full: &Full<D::File>) {
         full.segment.set_broken();
         shared.note_cured(format!("{} stays without its index: {error}", full.segment.name()));
     }
-}
-
-/// How many segments at the front hold nothing from `below` on, nothing that a later one needs,
-/// and are not needed to know where the log continues.
-fn trimmable<F>(segments: &[Arc<Segment<F>>], below: Lsn) -> usize {
-    let mut count = 0;
-    for pair in segments.windows(2) {
-        let [segment, after] = pair else { break };
-        let knows_the_end =
-            after.header.beginning == Beginning::Break || after.first_lsn().is_some();
-        if segment.last_lsn() >= below || !knows_the_end {
-            break;
-        }
-        count += 1;
-    }
-    let needed = segments[count..].iter().map(|segment| segment.needs()).min();
-    let needed = needed.unwrap_or(0);
-    segments[..count].iter().take_while(|segment| segment.header.number < needed).count()
 }
 
 #[cfg(test)]

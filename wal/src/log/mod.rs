@@ -398,6 +398,13 @@ impl<D: Disk> Log<D> {
         self.shared.first_whole()
     }
 
+    /// The first LSN that can be read whole and will be, whatever [`trim`](Self::trim) was told so
+    /// far: segments go as a whole, so it may lie in front of that. It is
+    /// [`first_whole`](Self::first_whole) once the helper has let go what may go.
+    pub fn stays_from(&self) -> Lsn {
+        self.shared.stays_from()
+    }
+
     /// The segments that are kept and hold records, oldest first. Not every record of the first
     /// ones has to be whole: see [`first_whole`](Self::first_whole).
     pub fn segments(&self) -> Vec<KeptSegment> {

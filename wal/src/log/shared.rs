@@ -192,6 +192,13 @@ impl<D: Disk> Shared<D> {
         self.table.first_whole().unwrap_or(next)
     }
 
+    /// The same when all has gone that was told to.
+    pub(crate) fn stays_from(&self) -> Lsn {
+        let next = self.durable().next();
+        let below = Lsn::new(self.trim_below.load(Ordering::Acquire));
+        self.table.first_whole_without(below).unwrap_or(next)
+    }
+
     /// What lies behind `last` is not durable, appended or read any more.
     pub(crate) fn lower(&self, last: &LastGood) {
         assert!(self.committed() <= last.lsn, "what is committed is never truncated");

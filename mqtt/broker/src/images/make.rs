@@ -314,7 +314,7 @@ impl<D: Disk> Images<D> {
         let (log, reserve) = (&self.log, self.reserve);
         let room = || room(log, reserve, aim);
         let shelves = (&mut self.shelf, &mut self.cold);
-        let kept_from = log.first_whole().max(zzq_wal::Lsn::new(self.holds.let_go().get()));
+        let kept_from = log.stays_from();
         let merged = merge(shelves, base.as_ref(), &since, (retained, kept_from), room);
         if let Err(error) = &merged
             && error.is_full()
@@ -478,7 +478,7 @@ impl<D: Disk> Since<'_, D> {
 }
 
 /// `retained`: what the log keeps on purpose begins here, and needs no cold file. `kept_from`: what
-/// was not told to go before begins here.
+/// stays of the log so far begins here, and nobody has taken history from before that.
 fn merge<D: Disk>(
     (shelf, cold): (&mut Shelf<D::File>, &mut ColdShelf<D::File>),
     base: Option<&Volume<D::File>>,

@@ -214,9 +214,10 @@ impl<D: Disk> Archive<D> {
     }
 
     fn read(&mut self, wanted: &Wanted) -> Stretch {
-        let (hold, from) = self.holds.take(wanted.from);
-        let (first, last) = (self.log.first_whole().get(), self.log.committed().get());
-        let begin = from.max(Lsn::new(planted::oldest(first, last)));
+        let (hold, begin) = self.holds.take(wanted.from, || {
+            let (first, last) = (self.log.stays_from().get(), self.log.committed().get());
+            Lsn::new(planted::oldest(first, last))
+        });
         let stretch = Stretch {
             session: wanted.session,
             sub: wanted.sub,

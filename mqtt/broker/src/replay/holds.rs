@@ -4,7 +4,7 @@
 //! and no image names it before one covers that record. So who reads history holds it, from before
 //! it reads until such an image is there. What was not taken yet is not held.
 //!
-//! Owns: the holds, and how far the log was let go. Does not know: readers, images.
+//! Owns: the holds. Does not know: readers, images, how much of the log is there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,6 @@ struct Held {
     next: u64,
     /// The first record of each, and the record that an image has to cover for it to go.
     all: BTreeMap<u64, (Lsn, Option<Lsn>)>,
-    /// Records in front were let go.
-    let_go: Lsn,
 }
 
 /// One hold; dropping it lets go what nobody has taken.
@@ -33,10 +31,12 @@ pub(crate) struct Hold {
 }
 
 impl Holds {
-    /// Holds the log from this record on; returns where it begins, which may be later.
-    pub(crate) fn take(self: &Arc<Self>, from: Lsn) -> (Hold, Lsn) {
+    /// Holds the log from this record on; returns where it begins, which may be later: `oldest` is
+    /// asked what stays of the log, whatever was let go.
+    pub(crate) fn take(self: &Arc<Self>, from: Lsn, oldest: impl FnOnce() -> Lsn) -> (Hold, Lsn) {
         let mut held = self.lock();
-        let (key, from) = (held.next, from.max(held.let_go));
+        // Under the lock: until the hold is there, no more is let go.
+        let (key, from) = (held.next, from.max(oldest()));
         held.next += 1;
         held.all.insert(key, (from, None));
         (Hold { holds: Arc::clone(self), key, is_taken: false }, from)
@@ -48,14 +48,8 @@ impl Holds {
         let mut held = self.lock();
         held.all.retain(|_, (_, until)| until.is_none_or(|until| until > covered));
         let below = held.all.values().map(|(from, _)| *from).fold(below, Lsn::min);
-        held.let_go = held.let_go.max(below);
-        // Under the lock: whoever takes a hold from now on begins behind it.
+        // Under the lock: whoever takes a hold from now on begins with what this leaves.
         trim(below);
-    }
-
-    /// What lies in front of it goes, or has gone.
-    pub(crate) fn let_go(&self) -> Lsn {
-        self.lock().let_go
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -95,18 +89,18 @@ mod tests {
     #[test]
     fn what_is_held_stays_until_an_image_covers_who_took_it() {
         let holds = Arc::new(Holds::default());
-        let (reading, from) = holds.take(Lsn::new(5));
+        let (reading, from) = holds.take(Lsn::new(5), || Lsn::new(1));
         assert_eq!((from.get(), trimmed(&holds, 20, 90)), (5, 5));
         reading.until(Lsn::new(100));
         assert_eq!(trimmed(&holds, 20, 99), 5);
         assert_eq!(trimmed(&holds, 20, 100), 20);
-        assert_eq!(holds.take(Lsn::new(7)).1.get(), 20, "it is gone");
+        assert_eq!(holds.take(Lsn::new(7), || Lsn::new(20)).1.get(), 20, "it is gone");
     }
 
     #[test]
     fn what_nobody_took_is_let_go() {
         let holds = Arc::new(Holds::default());
-        drop(holds.take(Lsn::new(5)));
+        drop(holds.take(Lsn::new(5), || Lsn::new(1)));
         assert_eq!(trimmed(&holds, 20, 1), 20);
     }
 }

@@ -158,3 +158,40 @@ fn after_a_start_history_begins_with_what_is_whole() {
         assert!(without_beginning > 0);
     }
 }
+
+/// Segments go as a whole: of the one in which it is let go, what lies in front of that stays. Who
+/// asked for all that there is began behind it until the next start, and with what lies in front of
+/// it from then on.
+#[test]
+fn history_begins_with_the_oldest_that_is_left() {
+    for version in [V311, V5] {
+        // The first all lie in one segment, each of the last over two.
+        for (length, messages) in [(10, 9), (30_000, 24), (300_000, 6)] {
+            let mut setup = Setup::new(version);
+            setup.options.log = LogPolicy::All;
+            let mut world = setup.start();
+            let mut publisher = world.guest("publisher");
+            let mut all = Vec::new();
+            for n in 0..messages {
+                let text = long(n, length);
+                world.publish(&mut publisher, Line::new("t", &text, AtLeastOnce, 1));
+                all.push((world.log().appended(), text));
+                world.image();
+                // The log's helper lets go what may go.
+                world.pass(20);
+                let oldest = world.log().first_whole();
+                let left = all.iter().filter(|(lsn, _)| *lsn >= oldest);
+                let left: Vec<_> = left.map(|(_, text)| format!("t={text}")).collect();
+                let mut reader = world.guest("reader");
+                reader.takes(usize::MAX);
+                reader.subscribe(9, "$replay/all/t", AtMostOnce);
+                world.pass(20);
+                let got = reader.got();
+                assert_eq!(got[0], "SUBACK 9");
+                assert!(got[1..] == left, "{} of {} from {oldest} on", got.len() - 1, left.len());
+            }
+            let (first, oldest) = (all[0].0, world.log().first_whole());
+            assert_eq!(first >= oldest, length == 10, "the log is let go where it is long");
+        }
+    }
+}
