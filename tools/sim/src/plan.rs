@@ -11,6 +11,7 @@ use zzq_broker::{
 };
 use zzq_lanes::Limits as LaneLimits;
 use zzq_types::ProtocolVersion::{V31, V311};
+use zzq_types::QoS;
 
 pub use self::clients::{ClientPlan, Keeps};
 pub use self::faults::Faults;
@@ -151,7 +152,8 @@ impl Plan {
         }
         if in_memory {
             plan.faults = plan.faults.without_a_disk();
-        } else if Chance::new(seed, "ahead").once_in(4) {
+        } else if Chance::new(seed, "ahead").once_in(if plan.retains() { 2 } else { 4 }) {
+            // Where history is read there are fewer ways to see it, and few such seeds.
             plan.run_ahead(seed);
         }
         plan.draw_crew(seed);
@@ -189,7 +191,10 @@ impl Plan {
     /// much in the rings between lanes, and much that was decided and is not in the log yet.
     fn draw_joining(&mut self, seed: u64) {
         let mut joining = Chance::new(seed, "joining");
-        if self.lanes == 1 || !joining.once_in(4) {
+        // Without a log lanes are held up instead; a delivery that waits for a lane is ahead of
+        // nothing.
+        let is_other = self.in_memory || self.runs_far_ahead();
+        if self.lanes == 1 || is_other || !joining.once_in(4) {
             return;
         }
         for client in self.clients.iter_mut().filter(|client| !client.reads_history) {
@@ -227,8 +232,14 @@ impl Plan {
         // What is in no log has no other order than that of the rings. There are few such seeds:
         // of half of them, none of 200 finds retained messages that are kept as they come.
         let once_in = if self.in_memory { 1 } else { 4 };
+        if self.in_memory && holding.once_in(2) {
+            self.guard = None;
+            for client in &mut self.clients {
+                (client.trespasses, client.authenticates) = (false, false);
+            }
+        }
         // Who asks about each message that is said has no end of asking.
-        let is_free = self.lanes > 1 && self.guard.is_none() && !joins;
+        let is_free = self.lanes > 1 && self.guard.is_none() && !joins && !self.runs_far_ahead();
         if !is_free || !holding.once_in(once_in) {
             return;
         }
@@ -249,7 +260,19 @@ impl Plan {
             self.clients.push(joiner);
         }
         for client in &mut self.clients {
-            client.joining_ms = 150;
+            // Without a log what was said last to a topic tells all: it comes soon, or there were
+            // others behind what came too late.
+            client.joining_ms = if self.in_memory { 40 } else { 150 };
+        }
+        if self.in_memory {
+            // Who chats says little else, and there are few such seeds. Its names for so many
+            // topics take more than is free.
+            self.operations *= 4;
+            let usual = BrokerOptions::default().limits.max_alias_bytes_total;
+            self.options.limits.max_alias_bytes_total = usual;
+            for client in &mut self.clients {
+                client.under_way = 20;
+            }
         }
         self.faults = Faults {
             kill: 2000,
@@ -273,13 +296,63 @@ impl Plan {
         for client in &mut self.clients {
             client.late_answer = 2;
         }
-        // Where all send again what a crash took, it soon has the place again that it had; readers
-        // of the past have places of their own.
-        if !self.retains() {
-            self.clients.push(ClientPlan::of_forgetful(&mut Chance::new(seed, "forgetful")));
-        }
+        let mut ahead = Chance::new(seed, "who runs ahead");
+        // Where all send again what a crash took, it soon has the place again that it had.
+        self.clients.push(ClientPlan::of_forgetful(&mut ahead));
         // What it has at QoS 0 it need not answer, and must not get again.
-        self.clients.push(ClientPlan::of_listener(&mut Chance::new(seed, "listener")));
+        self.clients.push(ClientPlan::of_listener(&mut ahead));
+        if ahead.once_in(2) {
+            self.run_far_ahead(&mut ahead);
+        }
+    }
+
+    /// Little else goes wrong, and all is published at one level. At QoS 1 most of what is sent is
+    /// ahead of the disk: what is behind a message at QoS 2 waits for it. At that level nothing is.
+    fn run_far_ahead(&mut self, ahead: &mut Chance) {
+        let level = if ahead.once_in(3) { QoS::ExactlyOnce } else { QoS::AtLeastOnce };
+        if level == QoS::AtLeastOnce {
+            self.clients.push(ClientPlan::of_forgetful(ahead));
+        }
+        let pauses = self.retains();
+        if level == QoS::ExactlyOnce {
+            self.clients.push(ClientPlan::of_listener(ahead));
+        } else if pauses {
+            // A message shows its place to who has come to the end of the past, and stays there.
+            self.clients.push(ClientPlan::of_steady_reader());
+            self.clients.push(ClientPlan::of_eager_reader());
+        } else {
+            self.clients.push(ClientPlan::of_holder(ahead));
+        }
+        for client in &mut self.clients {
+            client.publishes_at = Some(level);
+            // Where nobody pauses the past has no end.
+            client.pauses |= pauses;
+        }
+        // A slow disk makes lives short of what they are for.
+        self.operations *= 3;
+        self.options.limits.max_inflight = 1024;
+        self.guard = self.guard.map(|_| GuardPlan { late: 0, silent: 0 });
+        self.weather = Weather { delay_ms: 1, late_once_in: 0, room: 65_536, piece: 1 << 16 };
+        self.disk_bytes = None;
+        self.faults = Faults {
+            kill: 2000,
+            power_cut: 2000,
+            power_cut_at_operation: 0,
+            behind_delivery: if pauses { 8 } else { 4 },
+            stop: 0,
+            cut: 500,
+            write_fails: 0,
+            step_fails: 0,
+            disk_full: 0,
+            disk_read_only: 0,
+            lane_sleeps: 0,
+            ..self.faults
+        };
+    }
+
+    /// Whether most of what is sent is ahead of the disk.
+    fn runs_far_ahead(&self) -> bool {
+        self.clients.iter().any(|client| client.publishes_at.is_some())
     }
 
     /// Whether some of the log is kept for who reads it.

@@ -359,7 +359,10 @@ impl Client {
         let message = Message {
             client: self.id,
             topic: if welcomes { joined(&self.plan, desk.now) } else { topic.into() },
-            qos: if self.plan.needs_no_log { QoS::AtMostOnce } else { self.draw_qos() },
+            qos: match self.draw_qos() {
+                _ if self.plan.needs_no_log => QoS::AtMostOnce,
+                drawn => self.plan.publishes_at.unwrap_or(drawn),
+            },
             retain,
             clears: retain && !welcomes && self.chance.once_in(4),
             expiry_s: (v5 && !welcomes && self.chance.once_in(6))

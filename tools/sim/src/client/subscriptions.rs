@@ -60,6 +60,10 @@ impl Client {
             let qos = *self.chance.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce]);
             return self.subscribe(desk, conn, &[(CREW, SubscribeOptions::with_qos(qos))]);
         }
+        if self.plan.holds {
+            let options = SubscribeOptions::with_qos(QoS::AtLeastOnce);
+            return self.subscribe(desk, conn, &[("#", options)]);
+        }
         if self.plan.trespasses
             && self.plan.version != ProtocolVersion::V31
             && self.chance.once_in(8)

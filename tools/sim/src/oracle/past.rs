@@ -1,9 +1,10 @@
 //! Who subscribes to all that was ever published gets it: in the order of the log, and each
-//! acknowledged message. An offset that was shown names one message for ever: whoever reads history
-//! at the end finds it there.
+//! acknowledged message. An offset that was shown names one message for ever: whoever reads
+//! history at the end finds it there.
 //!
 //! Looked at is who has no other subscription; that nothing is missing where nothing of the log is
-//! let go ([`retention`](super::retention) asks for the rest).
+//! let go ([`retention`](super::retention) asks for the rest). What was shown to one at its place
+//! is owed to all, also where its publisher was not told that it was taken.
 //! Allowed: what may have expired, or was dropped by policy; at QoS 0 anything, which is not kept.
 //! One at QoS 2 that has expired is passed over, and those behind it are sent; if the broker dies
 //! before that is in the log, nothing tells whether it was sent, and it comes behind them
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zzq_types::QoS;
 
+use super::cursors::shown;
 use super::{Broken, Promise, Subject, has, miss};
 use crate::history::MessageId;
 use crate::ledger::{At, Ledger, SessionFacts, SubFacts};
@@ -33,11 +35,15 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
     }
     let all = !ledger.cut_short && !ledger.history.drops() && ledger.history.keeps_all();
     let lasting = ledger.lasting().map(|(_, session)| session);
+    // What was shown at a place is there, whether or not its publisher was told so.
+    let shown = if all { shown(ledger) } else { BTreeMap::new() };
+    let is_owed =
+        |id: &MessageId| is_history(ledger, *id) || shown.contains_key(id) && is_kept(ledger, *id);
     for session in lasting.filter(|session| all && reads_history(session)) {
         if !session.subs.iter().any(|sub| sub.acked.is_some()) {
             continue;
         }
-        let missed = ledger.ids().filter(|id| is_history(ledger, *id) && !has(session, *id));
+        let missed = ledger.ids().filter(|id| is_owed(id) && !has(session, *id));
         broken.extend(missed.map(|id| miss(PROMISE, ledger, id, session)));
     }
 }
@@ -130,16 +136,23 @@ fn was_passed_by(
         let under_way = |id: MessageId| {
             let facts = ledger.facts(id);
             let was_sent = facts.sent.is_some_and(|sent| sub.left.is_none_or(|left| sent < left));
-            was_sent && facts.acked.is_none_or(|acked| given_up < acked)
+            // A broker that has died takes nothing more of what it was sent.
+            let death = ledger.deaths.iter().find(|death| facts.sent_last < Some(**death));
+            was_sent && facts.acked.or(death.copied()).is_none_or(|over| given_up < over)
         };
         session.subs.iter().any(is_later) && both.into_iter().all(under_way)
     })
 }
 
 pub(super) fn is_history(ledger: &Ledger<'_>, id: MessageId) -> bool {
+    ledger.facts(id).acked.is_some() && is_kept(ledger, id)
+}
+
+/// Whether a message is there for whoever reads history, if the log has it.
+fn is_kept(ledger: &Ledger<'_>, id: MessageId) -> bool {
     let message = ledger.message(id);
-    let is_kept = message.qos.is_acknowledged() && ledger.facts(id).acked.is_some();
-    is_kept && !message.is_will && !message.clears && !ledger.may_have_expired(id, ledger.end_ms())
+    let is_kept = message.qos.is_acknowledged() && !message.is_will && !message.clears;
+    is_kept && !ledger.may_have_expired(id, ledger.end_ms())
 }
 
 #[cfg(test)]
@@ -170,9 +183,31 @@ mod tests {
         }
     }
 
+    /// Its publisher does not know whether it was taken, but somebody else has it.
+    #[test]
+    fn history_that_another_has_and_that_is_missing() {
+        for (shown, gets, fits) in [(true, false, false), (true, true, true), (false, false, true)]
+        {
+            let mut script = Script::new();
+            let [reader, other, writer] = [(); 3].map(|()| script.member());
+            for one in [reader, other] {
+                script.subscribe(one, "$replay/all/#", AtLeastOnce);
+            }
+            let message = script.publish(writer, "a/1", AtLeastOnce);
+            for one in [(other, shown), (reader, gets)].into_iter().filter(|(_, gets)| *gets) {
+                let received = script.received(message, AtLeastOnce);
+                script.take(one.0, Received { offset: Some(3), ..received });
+            }
+            assert_eq!(breaks(&script).is_empty(), fits, "{shown} {gets}");
+        }
+    }
+
     #[test]
     fn one_that_was_passed_by_when_history_was_given_up_comes_behind_others() {
-        for (acked_before, fits) in [(false, true), (true, false)] {
+        // What a broker was sent that has died it does not take any more.
+        for (acked_before, died, fits) in
+            [(false, false, true), (true, false, false), (false, true, false)]
+        {
             let mut script = Script::new();
             let [reader, one, other] = [(); 3].map(|()| script.member());
             script.subscribe(reader, "$replay/all/#", AtLeastOnce);
@@ -180,6 +215,12 @@ mod tests {
                 [one, other].map(|writer| script.publish(writer, "a/1", AtLeastOnce));
             if acked_before {
                 script.acked(one, first);
+            }
+            if died {
+                script.crash();
+                for client in [reader, one, other] {
+                    script.reconnect(client);
+                }
             }
             script.unsubscribe(reader, "$replay/all/#");
             let received = script.received(second, AtLeastOnce);
@@ -189,8 +230,10 @@ mod tests {
                 let received = script.received(message, AtLeastOnce);
                 script.take(reader, Received { offset: Some(offset), ..received });
             }
-            script.acked(one, first);
-            assert_eq!(breaks(&script).is_empty(), fits, "{acked_before}");
+            if !died {
+                script.acked(one, first);
+            }
+            assert_eq!(breaks(&script).is_empty(), fits, "{acked_before} {died}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the clients of a seed are like: what they speak, keep and do.
 
 use zzq_types::ProtocolVersion::{self, V5, V31, V311};
+use zzq_types::QoS;
 
 use crate::chance::Chance;
 
@@ -41,6 +42,10 @@ pub struct ClientPlan {
     pub needs_no_log: bool,
     /// What it subscribes to it takes by itself, above QoS 0.
     pub certain: bool,
+    /// It takes all that is published, at QoS 1.
+    pub holds: bool,
+    /// All that it publishes is at this level.
+    pub publishes_at: Option<QoS>,
     /// What it subscribes to it takes at QoS 0.
     pub listens: bool,
     /// It publishes where others are joining.
@@ -99,6 +104,8 @@ impl ClientPlan {
         shares: false,
         needs_no_log: false,
         certain: false,
+        holds: false,
+        publishes_at: None,
         listens: false,
         welcomes: false,
         retains: 4,
@@ -175,6 +182,24 @@ impl ClientPlan {
         }
     }
 
+    /// One that is soon where nothing is left of the past, and stays there.
+    pub(super) const fn of_steady_reader() -> Self {
+        Self { weights: [0, 2, 0, 0, 0, 0, 60, 0, 0], late_answer: 2, ..Self::of_eager_reader() }
+    }
+
+    /// One that takes all that is published above QoS 0, and answers late: what it holds when a
+    /// connection ends has a name yet. Most of the time it has nothing to do.
+    pub(super) fn of_holder(chance: &mut Chance) -> Self {
+        Self {
+            version: *chance.pick(&[V311, V5]),
+            weights: [0, 4, 0, 0, 0, 0, 1, 0, 40],
+            pause_ms: 40,
+            late_answer: 1,
+            holds: true,
+            ..Self::PLAIN
+        }
+    }
+
     /// One that takes all at QoS 0.
     pub(super) fn of_listener(chance: &mut Chance) -> Self {
         Self {
@@ -192,8 +217,8 @@ impl ClientPlan {
         Self {
             version: *chance.pick(&[V311, V5]),
             keeps: Keeps::Never,
-            under_way: 5,
-            weights: [60, 0, 0, 1, 3, 1, 10, 0, 0],
+            under_way: 20,
+            weights: [60, 0, 0, 1, 1, 1, 10, 0, 0],
             pause_ms: 40,
             ..Self::PLAIN
         }
