@@ -16,7 +16,7 @@
 //!
 //! let disk = SimDisk::new(); // on a machine: io::FileDisk
 //! let identity = Identity::default();
-//! let there = Listing::read(&disk)?;
+//! let there = Listing::read(&disk)?.as_stated(0, 0); // by `meta`: none was taken yet
 //! let (mut shelf, _) = Shelf::open(&disk, &there, &identity, None, at_full_speed())?;
 //! let lsn = Lsn::new(7);
 //! let number = shelf.next_number();

@@ -169,6 +169,8 @@ pub(crate) enum ImageEnd {
     Unreadable,
     OtherLog,
     Missing,
+    /// `meta` says nothing of it: whoever wrote it has ended before. A start leaves it out.
+    Unstated,
 }
 
 /// A file that is no segment.
@@ -322,6 +324,7 @@ fn say_end(
         ImageEnd::Damaged => "DAMAGED",
         ImageEnd::Unreadable => "UNREADABLE",
         ImageEnd::OtherLog => "OF ANOTHER LOG",
+        ImageEnd::Unstated => "never marked: a start removes it",
         ImageEnd::Missing => "MISSING",
     })?;
     if let Some(offset) = offset {

@@ -59,6 +59,27 @@ fn good_images_are_shown_and_change_nothing() {
     assert_eq!(contents(directory.path()), before);
 }
 
+/// A process ended between the name of an image and its mark: a start leaves the file out, good or
+/// not, and so it counts for nothing.
+#[test]
+fn an_image_that_was_never_marked_is_named_and_counts_for_nothing() {
+    for bad in [false, true] {
+        let disk = with_images(5, &[2, 4], false);
+        let mut facts = zzq_wal::read_facts(&disk).unwrap();
+        (facts.snapshot_number, facts.snapshot) = (1, Lsn::new(2));
+        disk.delete(zzq_wal::META_NAME).unwrap();
+        zzq_wal::write_facts(&disk, facts).unwrap();
+        if bad {
+            disk.flip(&image_name(2), 4100, 0).unwrap();
+        }
+        let ran = verify(&directory(&disk));
+        assert_eq!((ran.status, ran.last_line()), (0, "clean: 5 records @1..@5"), "{ran:?}");
+        let mut lines = ran.out.lines().filter(|line| line.starts_with("image 2"));
+        let line = lines.next().unwrap();
+        assert!(line.contains("never marked: a start removes it"), "{line}");
+    }
+}
+
 #[test]
 fn a_bad_image_is_damage_that_a_broker_gets_over() {
     for (at, starts) in [
@@ -95,6 +116,12 @@ fn a_cold_file_that_is_needed_is_damage_when_it_is_bad() {
     let (kind, number, first) = (NeededKind::Cold, 1, Lsn::new(2));
     let need = Need { kind, number, first, last: first, references: 1, bytes: 4 };
     writer.finish_with(&[need]).unwrap();
+    assert!(verify(&directory(&disk)).out.contains("1 records, never marked: a start removes it"));
+    let mut facts = zzq_wal::read_facts(&disk).unwrap();
+    (facts.snapshot_number, facts.snapshot) = (2, Lsn::new(4));
+    facts.set_cold_files(1, 1);
+    disk.delete(zzq_wal::META_NAME).unwrap();
+    zzq_wal::write_facts(&disk, facts).unwrap();
     let ran = verify(&directory(&disk));
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(ran.out.contains("cold file 1: 12288 bytes, 1 records, good, needed"), "{ran:?}");

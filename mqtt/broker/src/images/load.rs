@@ -1,4 +1,4 @@
-//! A start: the newest good image becomes the states of lanes.
+//! A start: the newest good image of those that were taken becomes the states of lanes.
 
 use std::io::ErrorKind;
 

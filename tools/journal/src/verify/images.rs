@@ -27,8 +27,14 @@ pub(super) struct Volumes {
 /// Looks at all of them.
 pub(super) fn look(place: &Place, facts: Option<&Facts>) -> Result<Volumes, Trouble> {
     let images = look_at_images(place, facts)?;
-    let cold = look_at_cold(place, &images)?;
-    Ok(Volumes { images, cold })
+    let mut volumes = Volumes { cold: look_at_cold(place, &images)?, images };
+    // A broker that runs may have stated more by now.
+    if let Some(facts) = facts.filter(|_| !place.is_live()) {
+        let last = facts.cold_files().map_or(0, |range| range.last);
+        let cold = volumes.cold.iter_mut().filter(|line| !line.needed && line.number > last);
+        cold.for_each(|line| line.end = ImageEnd::Unstated);
+    }
+    Ok(volumes)
 }
 
 fn look_at_cold(place: &Place, images: &[ImageLine]) -> Result<Vec<ColdLine>, Trouble> {
@@ -85,6 +91,9 @@ fn look_at_images(place: &Place, facts: Option<&Facts>) -> Result<Vec<ImageLine>
     let marked = facts.map_or(0, |facts| facts.snapshot_number);
     for line in &mut lines {
         line.marked = line.number == marked;
+        if facts.is_some() && line.number > marked && !place.is_live() {
+            line.end = ImageEnd::Unstated;
+        }
     }
     if marked > 0 && !place.is_live() && lines.iter().all(|line| !line.marked) {
         let (file, end) = (image_name(marked), ImageEnd::Missing);
@@ -173,7 +182,8 @@ pub(super) fn weigh(volumes: &Volumes, verdict: &mut Verdict) {
     let Some(first) = verdict.line.first_lsn else { return };
     let good = lines.iter().rev().find(|line| line.end == ImageEnd::Good);
     let reaches = good.map_or(0, |line| line.lsn) + 1 >= first;
-    let bad = lines.iter().rev().find(|line| line.end != ImageEnd::Good);
+    let is_bad = |end| !matches!(end, ImageEnd::Good | ImageEnd::Unstated);
+    let bad = lines.iter().rev().find(|line| is_bad(line.end));
     let text = match (bad, good) {
         (_, None) if !reaches => {
             format!("the log begins with @{first}, and no good image covers what came before")
