@@ -131,7 +131,7 @@ pub enum Effect<'a> {
         /// The record that holds the message.
         lsn: Lsn,
     },
-    /// A session has ended and left messages to its groups.
+    /// A session has ended and left messages to its groups, now or before a start.
     OrphansReady {
         /// The session that has ended.
         session: SessionNumber,

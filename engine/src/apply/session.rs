@@ -20,8 +20,12 @@ use super::release;
 impl State {
     /// Sessions that were up are down from now, volatile ones have ended. Nothing that was handed
     /// over before can come any more, so what remembers ended sessions for that goes, unless it
-    /// has orphans.
+    /// has orphans: whoever gave these on has ended, too.
     pub(super) fn start(&mut self, time_ms: u64, start: Start, effects: &mut impl Effects) {
+        self.ended.retain(|_, ended| !ended.orphans.is_empty());
+        for &session in self.ended.keys() {
+            effects.emit(Effect::OrphansReady { session });
+        }
         for number in self.session_numbers() {
             let Some(session) = self.sessions.get(&number) else { continue };
             if session.is_volatile() {

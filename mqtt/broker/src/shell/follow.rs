@@ -276,6 +276,12 @@ impl<D: Disk> Shell<D> {
             self.retained_is_now(publish.topic.as_str());
         }
         self.orphaned.extend(gathered.orphans.iter().copied());
+        if matches!(record, Record::Start(_)) {
+            // Nothing that was handed over before the start comes for who had ended by then.
+            let before =
+                gathered.orphans.iter().filter(|session| !gathered.ended.contains(session));
+            self.forgettable.extend(before);
+        }
         self.gathered = gathered;
     }
 

@@ -1,7 +1,7 @@
 //! Messages of shared groups whose member has gone.
 
 use zzq_types::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
-use zzq_wal::sim_disk::Op;
+use zzq_wal::sim_disk::{Op, Survival};
 
 use super::harness::*;
 use crate::options::LogPolicy;
@@ -42,6 +42,59 @@ fn what_a_member_leaves_comes_at_qos_0_to_one_that_asked_for_that() {
             assert_eq!(heir.got(), [""; 0], "{version:?}, {lanes} lanes");
         }
     }
+}
+
+/// Found by the simulator (seed 842): the end of a session was in the log, what gives on what it
+/// leaves was not. No start did.
+#[test]
+fn whatever_a_crash_takes_what_a_member_leaves_comes_to_another() {
+    //= MQTT5-4.8.2-5
+    for version in VERSIONS {
+        for (lanes, heir) in [(1, "a"), (2, "a"), (2, "b"), (2, "c"), (2, "d")] {
+            let mut writes = 0;
+            while leave_and_crash(Setup { lanes, ..Setup::new(version) }, heir, writes) {
+                writes += 1;
+            }
+            assert!(writes > 2, "{version:?}, {lanes} lanes: {writes} writes end a session");
+        }
+    }
+}
+
+/// A member goes, and the power does once so many writes have come back; false: there are no more.
+fn leave_and_crash(setup: Setup, heir: &str, writes: usize) -> bool {
+    let (lanes, version) = (setup.lanes, setup.version);
+    let mut world = setup.start();
+    let mut stays = world.member(heir);
+    world.subscribe(&mut stays, GROUP, AtLeastOnce);
+    let mut goes = world.guest("goes");
+    world.subscribe(&mut goes, GROUP, ExactlyOnce);
+    world.pass(100);
+    let mut publisher = world.guest("publisher");
+    for (id, text) in (1..).zip(["one", "two", "three", "four"]) {
+        world.publish(&mut publisher, Line::new("t", text, AtLeastOnce, id));
+    }
+    assert_eq!(goes.got().len(), 2, "both have some of them");
+    world.disk.hold();
+    goes.reset();
+    world.pass(100);
+    for _ in 0..writes {
+        let Some(&oldest) = world.disk.in_flight().first() else { return false };
+        assert!(world.disk.release(oldest));
+        world.pass(100);
+    }
+    let mut world = world.crash_with(Survival::Nothing);
+    let mut stays = world.call(&Hello::member(heir));
+    world.pass(100);
+    let got = stays.got();
+    let mut texts: Vec<_> = got.iter().filter_map(|line| line.split(" q").next()).collect();
+    texts.sort_unstable();
+    let all = ["CONNACK present", "t=four", "t=one", "t=three", "t=two"];
+    assert_eq!(texts, all, "{version:?}, {lanes} lanes, {writes} writes");
+    // The next start knows nothing more of who has gone.
+    let world = world.kill();
+    let ended = (0..lanes).map(|lane| world.shell(lane.into()).state.all_ended().count());
+    assert_eq!(ended.sum::<usize>(), 0, "{version:?}, {lanes} lanes, {writes} writes");
+    true
 }
 
 /// Nobody gets at QoS 0 what a start may give on again.
