@@ -10,6 +10,7 @@ use std::io;
 use zzq_wal::disk::Disk;
 
 use crate::error::WriteError;
+use crate::format::Kind;
 
 /// See the file.
 #[derive(Debug, Default)]
@@ -22,6 +23,12 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
+    /// Those of a process that has ended, by their numbers.
+    pub(crate) fn of_before(kind: Kind, numbers: &[u64]) -> Self {
+        let names = numbers.iter().map(|number| kind.name(*number)).collect();
+        Self { names, ..Self::default() }
+    }
+
     /// A volume will have this name, if it is ever finished.
     pub(crate) fn begin(&mut self, name: String) {
         self.names.push(name);

@@ -238,8 +238,7 @@ impl<F: DiskFile> ColdShelf<F> {
         let numbers: BTreeSet<u64> = there.cold().iter().chain(needed).copied().collect();
         let newest = numbers.iter().chain(there.unstated_cold()).copied().max();
         let next = newest.unwrap_or(0).max(used).saturating_add(1);
-        let mut attempts = Attempts::default();
-        there.unstated_cold().iter().for_each(|left| attempts.begin(Kind::Cold.name(*left)));
+        let attempts = Attempts::of_before(Kind::Cold, there.unstated_cold());
         let mut shelf = Self { files: Vec::new(), surplus: Vec::new(), attempts, next };
         let mut passed = Vec::new();
         for number in numbers {

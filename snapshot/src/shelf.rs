@@ -123,8 +123,7 @@ impl<F: DiskFile> Shelf<F> {
         let numbers = there.images();
         let used = numbers.iter().chain(there.unstated_images()).copied();
         let newest = used.chain(marked.map(|mark| mark.number)).max();
-        let mut attempts = Attempts::default();
-        there.unstated_images().iter().for_each(|left| attempts.begin(Kind::Image.name(*left)));
+        let attempts = Attempts::of_before(Kind::Image, there.unstated_images());
         let (kept, surplus, next) = (Vec::new(), Vec::new(), newest.unwrap_or(0) + 1);
         let mut shelf = Self { kept, surplus, attempts, next };
         let mut verdicts = Vec::new();
