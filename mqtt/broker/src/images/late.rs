@@ -12,7 +12,7 @@ use zzq_wal::Lsn;
 const FEW: usize = 1024;
 
 /// See the file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Late {
     /// Only these count.
     before: Range<Lsn>,

@@ -55,8 +55,7 @@ impl Needs {
 
     /// Segments by number, and old records ascending.
     pub(super) fn finish(mut self) -> (Vec<Need>, Run) {
-        let nothing = Late::new(Lsn::FIRST..Lsn::FIRST);
-        for (lsn, size) in std::mem::replace(&mut self.named_behind, nothing).finish() {
+        for (lsn, size) in std::mem::take(&mut self.named_behind).finish() {
             self.add(lsn, size);
         }
         (self.by_number.into_values().collect(), self.old.finish())
@@ -64,9 +63,7 @@ impl Needs {
 
     fn add(&mut self, lsn: Lsn, size: u32) {
         let bytes = u64::from(size);
-        if !self.named_behind.is_empty() {
-            self.named_behind.note_named(lsn);
-        }
+        self.named_behind.note_named(lsn);
         if lsn < self.old_below && self.late.binary_search(&lsn).is_err() {
             self.old.add(Old { lsn, references: 1, bytes });
             return;
@@ -122,8 +119,7 @@ mod tests {
         };
         let segments = vec![segment(3, 10, 19), segment(5, 20, 29), segment(6, 30, 39)];
         let late = vec![Lsn::new(11), Lsn::new(12), Lsn::new(14)];
-        let behind = Late::new(Lsn::FIRST..Lsn::FIRST);
-        let mut needs = Needs::new(segments, Lsn::new(20), late, behind);
+        let mut needs = Needs::new(segments, Lsn::new(20), late, Late::default());
         let noted = [(19, 100), (9, 1), (19, 10), (20, 1000), (25, 1), (39, 5), (14, 7), (12, 2)];
         for (lsn, size) in noted {
             needs.add(Lsn::new(lsn), size);
