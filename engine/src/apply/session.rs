@@ -22,8 +22,7 @@ impl State {
     /// over before can come any more, so what remembers ended sessions for that goes, unless it
     /// has orphans: whoever gave these on has ended, too.
     pub(super) fn start(&mut self, time_ms: u64, start: Start, effects: &mut impl Effects) {
-        self.ended.retain(|_, ended| !ended.orphans.is_empty());
-        for &session in self.ended.keys() {
+        for (&session, _) in self.ended.iter().filter(|(_, ended)| !ended.orphans.is_empty()) {
             effects.emit(Effect::OrphansReady { session });
         }
         for number in self.session_numbers() {
