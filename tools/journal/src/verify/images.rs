@@ -26,15 +26,23 @@ pub(super) struct Volumes {
 
 /// Looks at all of them.
 pub(super) fn look(place: &Place, facts: Option<&Facts>) -> Result<Volumes, Trouble> {
-    let images = look_at_images(place, facts)?;
-    let mut volumes = Volumes { cold: look_at_cold(place, &images)?, images };
     // A broker that runs may have stated more by now.
-    if let Some(facts) = facts.filter(|_| !place.is_live()) {
-        let last = facts.cold_files().map_or(0, |range| range.last);
-        let cold = volumes.cold.iter_mut().filter(|line| !line.needed && line.number > last);
-        cold.for_each(|line| line.end = ImageEnd::Unstated);
+    let stated = facts.filter(|_| !place.is_live());
+    let mut images = look_at_images(place, facts)?;
+    for line in &mut images {
+        if stated.is_some_and(|facts| line.number > facts.snapshot_number) {
+            line.end = ImageEnd::Unstated;
+        }
     }
-    Ok(volumes)
+    // What an image needs is told by those that count.
+    let mut cold = look_at_cold(place, &images)?;
+    let last = |facts: &Facts| facts.cold_files().map_or(0, |range| range.last);
+    for line in cold.iter_mut().filter(|line| !line.needed) {
+        if stated.is_some_and(|facts| line.number > last(facts)) {
+            line.end = ImageEnd::Unstated;
+        }
+    }
+    Ok(Volumes { images, cold })
 }
 
 fn look_at_cold(place: &Place, images: &[ImageLine]) -> Result<Vec<ColdLine>, Trouble> {
@@ -91,9 +99,6 @@ fn look_at_images(place: &Place, facts: Option<&Facts>) -> Result<Vec<ImageLine>
     let marked = facts.map_or(0, |facts| facts.snapshot_number);
     for line in &mut lines {
         line.marked = line.number == marked;
-        if facts.is_some() && line.number > marked && !place.is_live() {
-            line.end = ImageEnd::Unstated;
-        }
     }
     if marked > 0 && !place.is_live() && lines.iter().all(|line| !line.marked) {
         let (file, end) = (image_name(marked), ImageEnd::Missing);
