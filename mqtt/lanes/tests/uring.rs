@@ -5,8 +5,9 @@
 mod sockets;
 
 use std::{
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::Shutdown,
+    os::unix::net::UnixStream,
     thread,
     time::Duration,
 };
@@ -99,5 +100,18 @@ fn where_the_system_refuses_io_uring_lanes_use_epoll() {
             server.context.shutdown(PATIENCE);
         };
         thread::scope(|scope| scope.spawn(confined).join().unwrap());
+    }
+}
+
+/// The kernel tells every thread that used a ring when it takes the ring apart, which breaks off a
+/// read with a limit of time.
+#[test]
+fn the_end_of_a_ring_disturbs_no_read_of_who_made_it() {
+    let (reader, _writer) = UnixStream::pair().unwrap();
+    reader.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
+    for round in 0..20 {
+        drop(server(1, false, BindOptions::default()));
+        let error = (&reader).read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock, "in round {round}: {error}");
     }
 }

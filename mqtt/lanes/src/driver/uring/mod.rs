@@ -104,9 +104,10 @@ impl UringDriver {
         }
     }
 
-    /// Whether a ring of this kind can be made and used by this thread: another one shows that.
+    /// Whether a ring of this kind can be made and used by a thread of its own: another one shows
+    /// that.
     pub fn probe() -> io::Result<()> {
-        Ring::new()?.enable()
+        Ring::probe()
     }
 
     /// Binds it to this thread, before anything else.

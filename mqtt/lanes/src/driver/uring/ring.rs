@@ -15,8 +15,10 @@ use std::{
     collections::VecDeque,
     io::{self, PipeReader, PipeWriter, pipe},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
+    panic::resume_unwind,
     ptr::NonNull,
     sync::atomic::{AtomicU16, Ordering},
+    thread,
     time::Duration,
 };
 
@@ -153,8 +155,18 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// A ring for the thread that will enable it.
+    /// A ring for the thread that will enable it. Made by a thread that ends: when the kernel takes
+    /// a ring apart it tells who made it, which would break off what that thread waits for.
     pub(super) fn new() -> io::Result<Self> {
+        on_a_thread_that_ends(Self::make)
+    }
+
+    /// Whether a ring of this kind can be made and used: another one shows that.
+    pub(super) fn probe() -> io::Result<()> {
+        on_a_thread_that_ends(|| Self::make()?.enable())
+    }
+
+    fn make() -> io::Result<Self> {
         let mapped = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -415,7 +427,7 @@ impl Ring {
             // No memory for requests, or completions to be taken first: what was not handed over
             // stays in line for the next call.
             Some(libc::EAGAIN | libc::EBUSY) => {
-                std::thread::yield_now();
+                thread::yield_now();
                 Ok(false)
             }
             _ => Err(error),
@@ -483,6 +495,13 @@ fn number(target: Target<'_>) -> i32 {
 
 fn aimed(entry: squeue::Entry, target: Target<'_>) -> squeue::Entry {
     if target.place.is_some() { entry.flags(squeue::Flags::FIXED_FILE) } else { entry }
+}
+
+fn on_a_thread_that_ends<T: Send>(what: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    thread::scope(|scope| match thread::Builder::new().spawn_scoped(scope, what)?.join() {
+        Ok(done) => done,
+        Err(panic) => resume_unwind(panic),
+    })
 }
 
 fn data(what: What, slot: u16, key: u32) -> u64 {
