@@ -8,8 +8,8 @@
 //! Assumes: a lane's messages to another arrive in order.
 
 use slab::Slab;
-use zzq_engine::SessionNumber;
-use zzq_lanes::{Class, ConnId};
+use zzq_engine::{SessionNumber, Subscriber};
+use zzq_lanes::ConnId;
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
@@ -48,6 +48,47 @@ struct Change {
     then: Then,
 }
 
+/// What other lanes hear of a change.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    /// Subscriptions were made.
+    Subscribed(Vec<Taken>),
+    /// Subscriptions are gone.
+    Unsubscribed { session: SessionNumber, filters: Vec<Box<str>> },
+    /// A session has ended.
+    Ended(SessionNumber),
+    /// Nothing: they only report.
+    Nothing,
+}
+
+impl News {
+    /// Memory that it holds beside itself.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Subscribed(taken) => taken.iter().map(Taken::held_bytes).sum(),
+            Self::Unsubscribed { filters, .. } => {
+                filters.iter().map(|filter| size_of::<Box<str>>() + filter.len()).sum()
+            }
+            Self::Ended(_) | Self::Nothing => 0,
+        }
+    }
+}
+
+/// A subscription that a lane has taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(super) filter: Box<str>,
+    pub(super) subscriber: Subscriber,
+    /// It starts in the past.
+    pub(super) replays: bool,
+}
+
+impl Taken {
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.filter.len()
+    }
+}
+
 /// Changes under way.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
@@ -66,20 +107,13 @@ impl Changes {
 
 impl<D: Disk> Shell<D> {
     /// Tells all lanes of a change that was recorded and taken here.
-    pub(super) fn begin_change(
-        &mut self,
-        io: &mut Io<'_, D>,
-        note: impl Fn(u32) -> Note,
-        then: Then,
-    ) {
+    pub(super) fn begin_change(&mut self, io: &mut Io<'_, D>, news: News, then: Then) {
         let missing = u32::from(self.lanes);
         let mut heard = Heard::by_none(self.lanes);
         heard.by(self.made_so_far());
         let key = self.changes.open.insert(Change { missing, heard, then });
         let change = u32::try_from(key).unwrap_or(u32::MAX);
-        for lane in self.other_lanes() {
-            self.send_note(io, lane, note(change), Class::Receipt);
-        }
+        self.tell_all(io, &|| Note::Change { change, news: news.clone() });
         self.answer(io, Answer::Change { change });
     }
 
@@ -132,7 +166,7 @@ impl<D: Disk> Shell<D> {
     /// A session of this lane has ended: when every lane knows, nothing can come for it any more.
     pub(super) fn ended_everywhere(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
         let then = Then::Forget { session };
-        self.begin_change(io, |change| Note::Ended { change, session }, then);
+        self.begin_change(io, News::Ended(session), then);
     }
 
     /// Nothing is under way for an ended session any more.

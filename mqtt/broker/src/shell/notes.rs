@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use zzq_codec::Run;
 use zzq_engine::record::Publish as PublishRecord;
-use zzq_engine::{Decision, Record, Routed, SessionFlags, SessionNumber, Subscriber};
+use zzq_engine::{Decision, Record, Routed, SessionFlags, SessionNumber};
 use zzq_lanes::{Class, LaneIndex};
 use zzq_types::{Filter, QoS};
 use zzq_wal::disk::Disk;
 
 use super::answers::Answer;
+use super::changes::News;
 use super::direct::{Direct, Manner, Number, Sent};
 use super::live::Made;
 use super::publish::Handed;
@@ -27,34 +28,13 @@ use crate::replay::standing;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Carried;
 
-/// A subscription that a lane has taken.
-#[derive(Clone, Debug)]
-pub(crate) struct Taken {
-    pub(super) filter: Box<str>,
-    pub(super) subscriber: Subscriber,
-    /// It starts in the past.
-    pub(super) replays: bool,
-}
-
-impl Taken {
-    fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.filter.len()
-    }
-}
-
 /// From lane to lane.
 #[derive(Debug)]
 pub(crate) enum Note {
     /// A message, or a run of them, for receivers who do not get it by way of the log.
     Publish(Arc<Direct>),
-    /// Subscriptions were made: take them and report.
-    Subscribed { change: u32, taken: Vec<Taken> },
-    /// Subscriptions are gone: forget them and report.
-    Unsubscribed { change: u32, session: SessionNumber, filters: Vec<Box<str>> },
-    /// A session has ended: forget it and report.
-    Ended { change: u32, session: SessionNumber },
-    /// Report what was sent before.
-    Sight { change: u32 },
+    /// Take this and report.
+    Change { change: u32, news: News },
     /// What was handed over before a change is committed; so much was.
     Report { change: u32, so_far: Made },
     /// How a session stands.
@@ -76,10 +56,7 @@ impl Note {
     fn held_bytes(&self) -> usize {
         match self {
             Self::Publish(direct) => direct.held_bytes(),
-            Self::Subscribed { taken, .. } => taken.iter().map(Taken::held_bytes).sum(),
-            Self::Unsubscribed { filters, .. } => {
-                filters.iter().map(|filter| size_of::<Box<str>>() + filter.len()).sum()
-            }
+            Self::Change { news, .. } => news.held_bytes(),
             _ => 0,
         }
     }
@@ -101,26 +78,10 @@ impl<D: Disk> Shell<D> {
                 self.take_direct(io, from, &direct);
                 self.shared.arrivals.add(from, self.lane);
             }
-            Note::Subscribed { change, taken } => {
-                for one in taken {
-                    standing::stand(&mut self.index, &one.filter, one.subscriber, one.replays);
-                    if let Ok(filter) = Filter::new(&one.filter) {
-                        self.hold_members(io, filter, one.subscriber.flags);
-                    }
-                }
+            Note::Change { change, news } => {
+                self.take_news(io, news);
                 self.report(io, from, change);
             }
-            Note::Unsubscribed { change, session, filters } => {
-                for text in filters {
-                    standing::leave(&mut self.index, &text, session);
-                }
-                self.report(io, from, change);
-            }
-            Note::Ended { change, session } => {
-                self.index.remove_session(session);
-                self.report(io, from, change);
-            }
-            Note::Sight { change } => self.report(io, from, change),
             Note::Report { change, so_far } => self.reported(io, change, so_far),
             Note::Flags { session, flags, since } => {
                 self.index.set_flags(session, flags, since);
@@ -132,6 +93,28 @@ impl<D: Disk> Shell<D> {
             Note::QueueTotal => self.is_next_for_total(),
             Note::Query(query) => self.queries.push((from, query)),
             Note::Found(found) => self.take_found(io, found),
+        }
+    }
+
+    fn take_news(&mut self, io: &mut Io<'_, D>, news: News) {
+        match news {
+            News::Subscribed(taken) => {
+                for one in taken {
+                    standing::stand(&mut self.index, &one.filter, one.subscriber, one.replays);
+                    if let Ok(filter) = Filter::new(&one.filter) {
+                        self.hold_members(io, filter, one.subscriber.flags);
+                    }
+                }
+            }
+            News::Unsubscribed { session, filters } => {
+                for text in filters {
+                    standing::leave(&mut self.index, &text, session);
+                }
+            }
+            News::Ended(session) => {
+                self.index.remove_session(session);
+            }
+            News::Nothing => {}
         }
     }
 
@@ -172,8 +155,12 @@ impl<D: Disk> Shell<D> {
     /// Whether one of subscriptions has: who changes more waits. Not for any other note, for who
     /// makes those may go first each time there is room.
     pub(super) fn holds_subscriptions_up(&self) -> bool {
-        let is_such =
-            |note: &Note| matches!(note, Note::Subscribed { .. } | Note::Unsubscribed { .. });
+        let is_such = |note: &Note| match note {
+            Note::Change { news, .. } => {
+                matches!(news, News::Subscribed(_) | News::Unsubscribed { .. })
+            }
+            _ => false,
+        };
         self.kept_notes.iter().any(|(_, note, _)| is_such(note))
     }
 

@@ -19,11 +19,10 @@ use zzq_lanes::ConnId;
 use zzq_types::{Lsn, QoS, ReasonCode, SubscriptionId};
 use zzq_wal::disk::Disk;
 
-use super::changes::Then;
+use super::changes::{News, Then};
 use super::hold::LEAST;
 use super::journal::How;
 use super::message::Message;
-use super::notes::Note;
 use super::wire::{Content, Ids};
 use super::{Io, Shell};
 use crate::planted::{self, Bug};
@@ -263,7 +262,7 @@ impl<D: Disk> Shell<D> {
         let starts = self.replaying.await_fence(session, replays.map(|(sub, _)| sub));
         if !starts.is_empty() {
             let then = Then::Replay { conn, session, starts };
-            self.begin_change(io, |change| Note::Sight { change }, then);
+            self.begin_change(io, News::Nothing, then);
         }
     }
 

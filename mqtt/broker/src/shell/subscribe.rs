@@ -17,10 +17,9 @@ use zzq_types::{
 };
 use zzq_wal::disk::Disk;
 
-use super::changes::Then;
+use super::changes::{News, Taken, Then};
 use super::journal::How;
 use super::live::Heard;
-use super::notes::{Note, Taken};
 use super::packet_out::write_packet;
 use super::replay::{Starts, begin};
 use super::retained::Wish;
@@ -157,7 +156,7 @@ impl<D: Disk> Shell<D> {
         }
         let starts = self.starts_of(session, &granted);
         let then = Then::Acknowledge { conn, session, packet, wishes, starts };
-        self.begin_change(io, |change| Note::Subscribed { change, taken: taken.clone() }, then);
+        self.begin_change(io, News::Subscribed(taken), then);
         Flow::Next
     }
 
@@ -605,8 +604,8 @@ impl<D: Disk> Shell<D> {
         self.live.watch(session);
         let (wishes, starts) = (Vec::new(), Vec::new());
         let then = Then::Acknowledge { conn, session, packet, wishes, starts };
-        let note = |change| Note::Unsubscribed { change, session, filters: gone.clone() };
-        self.begin_change(io, note, then);
+        let news = News::Unsubscribed { session, filters: gone };
+        self.begin_change(io, news, then);
         Flow::Next
     }
 }
