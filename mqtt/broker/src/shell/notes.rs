@@ -152,8 +152,9 @@ impl<D: Disk> Shell<D> {
         !self.kept_notes.is_empty()
     }
 
-    /// Whether one of subscriptions has: who changes more waits. Not for any other note, for who
-    /// makes those may go first each time there is room.
+    /// Whether so much of subscriptions is to be told that who changes more waits: one has found
+    /// its ring full, or many wait for the log. Not for any other note, for who makes those may go
+    /// first each time there is room.
     pub(super) fn holds_subscriptions_up(&self) -> bool {
         let is_such = |note: &Note| match note {
             Note::Change { news, .. } => {
@@ -161,7 +162,7 @@ impl<D: Disk> Shell<D> {
             }
             _ => false,
         };
-        self.kept_notes.iter().any(|(_, note, _)| is_such(note))
+        self.changes.is_much_untold() || self.kept_notes.iter().any(|(_, note, _)| is_such(note))
     }
 
     /// Tries again what found its ring full.

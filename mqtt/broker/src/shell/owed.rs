@@ -20,18 +20,26 @@ const STEPS: usize = 64;
 /// See the file.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
-    told: BTreeMap<SessionNumber, u16>,
+    /// `None`: to be told, whatever it is.
+    told: BTreeMap<SessionNumber, Option<u16>>,
     last: Option<SessionNumber>,
 }
 
 impl Owed {
     /// The next sessions to look at, and what was told of them.
-    fn next_few(&mut self) -> Vec<(SessionNumber, u16)> {
+    fn next_few(&mut self) -> Vec<(SessionNumber, Option<u16>)> {
         let from = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let after = self.told.range((from, Bound::Unbounded));
         let few: Vec<_> = after.take(STEPS).map(|(session, told)| (*session, *told)).collect();
         self.last = few.last().filter(|_| few.len() == STEPS).map(|(session, _)| *session);
         few
+    }
+
+    /// Other lanes hear of this session only now: they have taken nothing that was told of it.
+    pub(super) fn tell_again(&mut self, session: SessionNumber) {
+        if let Some(told) = self.told.get_mut(&session) {
+            *told = None;
+        }
     }
 }
 
@@ -40,7 +48,7 @@ impl<D: Disk> Shell<D> {
     pub(super) fn note_member(&mut self, session: SessionNumber, filter: Filter<'_>) {
         let strategy = filter.group().map(|group| self.index.strategy(group));
         if strategy == Some(GroupStrategy::LeastInflight) {
-            self.owed.told.entry(session).or_insert(0);
+            self.owed.told.entry(session).or_insert(None);
         }
     }
 
@@ -72,8 +80,8 @@ impl<D: Disk> Shell<D> {
             let owed = u16::try_from(owed).unwrap_or(u16::MAX);
             if known.is_none() || !self.index.set_load(session, owed) {
                 self.owed.told.remove(&session);
-            } else if owed != told {
-                self.owed.told.insert(session, owed);
+            } else if Some(owed) != told {
+                self.owed.told.insert(session, Some(owed));
                 self.tell_all(io, &|| Note::Owed { session, owed });
             }
         }

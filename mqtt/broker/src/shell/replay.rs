@@ -19,7 +19,7 @@ use zzq_lanes::ConnId;
 use zzq_types::{Lsn, QoS, ReasonCode, SubscriptionId};
 use zzq_wal::disk::Disk;
 
-use super::changes::{News, Then};
+use super::changes::{News, Tell, Then};
 use super::hold::LEAST;
 use super::journal::How;
 use super::message::Message;
@@ -262,7 +262,7 @@ impl<D: Disk> Shell<D> {
         let starts = self.replaying.await_fence(session, replays.map(|(sub, _)| sub));
         if !starts.is_empty() {
             let then = Then::Replay { conn, session, starts };
-            self.begin_change(io, News::Nothing, then);
+            self.begin_change(io, Tell::Now, News::Nothing, then);
         }
     }
 

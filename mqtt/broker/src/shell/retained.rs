@@ -15,7 +15,7 @@ use zzq_lanes::{Class, ConnId, LaneIndex};
 use zzq_types::{Lsn, QoS, SubscriptionId, TopicFilter};
 use zzq_wal::disk::Disk;
 
-use super::changes::{News, Then};
+use super::changes::{News, Tell, Then};
 use super::journal::{How, Journal};
 use super::live::Heard;
 use super::message::Message;
@@ -373,7 +373,7 @@ impl<D: Disk> Shell<D> {
         if !self.journal.is_log() && self.lanes > 1 && granting.in_doubt {
             granting.search = Search::Asked;
             let then = Then::Sighted { granting: key };
-            self.begin_change(io, News::Nothing, then);
+            self.begin_change(io, Tell::Now, News::Nothing, then);
             return false;
         }
         true

@@ -17,7 +17,7 @@ use zzq_types::{
 };
 use zzq_wal::disk::Disk;
 
-use super::changes::{News, Taken, Then};
+use super::changes::{News, Taken, Tell, Then};
 use super::journal::How;
 use super::live::Heard;
 use super::packet_out::write_packet;
@@ -156,7 +156,9 @@ impl<D: Disk> Shell<D> {
         }
         let starts = self.starts_of(session, &granted);
         let then = Then::Acknowledge { conn, session, packet, wishes, starts };
-        self.begin_change(io, News::Subscribed(taken), then);
+        let joins = granted.iter().any(|one| one.filter.group().is_some());
+        let tell = if logged && joins { Tell::Committed } else { Tell::Now };
+        self.begin_change(io, tell, News::Subscribed(taken), then);
         Flow::Next
     }
 
@@ -605,7 +607,7 @@ impl<D: Disk> Shell<D> {
         let (wishes, starts) = (Vec::new(), Vec::new());
         let then = Then::Acknowledge { conn, session, packet, wishes, starts };
         let news = News::Unsubscribed { session, filters: gone };
-        self.begin_change(io, news, then);
+        self.begin_change(io, Tell::Now, news, then);
         Flow::Next
     }
 }

@@ -2,9 +2,8 @@
 //!
 //! Allowed: at QoS 2 a message that a member may have been sent ends with that member's session
 //! (MQTT5-4.8.2-5), and with `--log needed` so does what is picked for a session that ends with its
-//! connection (a known gap of `doc/architecture.md`). Another one: who was picked may be a member
-//! whose SUBSCRIBE was in no log yet when the broker died. A member at QoS 0 takes messages at
-//! QoS 0 (MQTT5-4.8.2-3), which may be lost. Where full queues may lose messages nobody is asked.
+//! connection (a known gap of `doc/architecture.md`). A member at QoS 0 takes messages at QoS 0
+//! (MQTT5-4.8.2-3), which may be lost. Where full queues may lose messages nobody is asked.
 
 use zzq_types::QoS;
 
@@ -46,7 +45,7 @@ fn is_member(session: &SessionFacts, group: &str) -> bool {
 
 fn is_owed(ledger: &Ledger<'_>, id: MessageId, group: &str) -> bool {
     let (message, facts) = (ledger.message(id), ledger.facts(id));
-    let (Some(sent), Some(acked)) = (facts.sent, facts.acked) else { return false };
+    let (Some(sent), Some(_)) = (facts.sent, facts.acked) else { return false };
     if message.is_will || message.clears || ledger.may_have_expired(id, ledger.end_ms()) {
         return false;
     }
@@ -66,18 +65,10 @@ fn is_owed(ledger: &Ledger<'_>, id: MessageId, group: &str) -> bool {
         let zero = |sub: &crate::ledger::SubFacts| sub.options.qos == QoS::AtMostOnce;
         !subs(one).iter().any(|sub| may_hold(sub) && zero(sub))
     });
-    // It came before it was answered, and was not answered before the broker died.
-    let is_unknown = |sub: &crate::ledger::SubFacts| {
-        let death = ledger.deaths.iter().find(|death| **death > sub.sent);
-        let died = death.is_some_and(|death| sub.acked.is_none_or(|known| known > *death));
-        died && sub.sent < acked && death.is_some_and(|death| sent < *death)
-    };
-    let all_known = members().all(|(_, one)| !subs(one).iter().any(is_unknown));
     let lasting: Vec<usize> = ledger.lasting().map(|(at, _)| at).collect();
     let nobody_ends = members().all(|(at, _)| lasting.contains(&at));
     lasts
         && all_take
-        && all_known
         && (nobody_ends || message.qos != QoS::ExactlyOnce && !ledger.history.logs_needed)
         && message.qos != QoS::AtMostOnce
 }
