@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 146] = [
+pub const KINDS: [&str; 147] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -99,6 +99,7 @@ pub const KINDS: [&str; 146] = [
     "crash at an operation of the disk",
     "crash with writes in flight",
     "crash behind a delivery",
+    "crash behind a repeat",
     "crash in recovery",
     "start fails on a fault",
     "recovery clean end",

@@ -293,6 +293,23 @@ impl History {
         })
     }
 
+    /// Whether a PUBREC has come since then for what was sent more than once.
+    pub fn has_repeat_been_answered(&self, since: usize) -> bool {
+        let (before, new) = self.entries.split_at(since);
+        new.iter().any(|entry| {
+            let Event::Answered { conn, message, kind: AckKind::PubRec, .. } = entry.event else {
+                return false;
+            };
+            let last = before.iter().rev().find_map(|entry| match entry.event {
+                Event::Published { conn: on, message: sent, dup, .. } => {
+                    ((on, sent) == (conn, message)).then_some(dup)
+                }
+                _ => None,
+            });
+            last == Some(true)
+        })
+    }
+
     /// Whether the broker may lose what it has acknowledged, because a queue is full.
     pub fn drops(&self) -> bool {
         matches!(self.queue_full, QueueFull::DropOldest | QueueFull::DropNewest)

@@ -49,6 +49,7 @@ pub struct World {
     chance: Chance,
     images: Chance,
     ahead: Chance,
+    repeated: Chance,
     copies: Chance,
     /// A copy is being made.
     copying: bool,
@@ -202,6 +203,7 @@ impl World {
             chance: Chance::new(seed, "faults"),
             images: Chance::new(seed, "when to make images"),
             ahead: Chance::new(seed, "ahead of the disk"),
+            repeated: Chance::new(seed, "behind a repeat"),
             copies: Chance::new(seed, "copies"),
             copying: false,
             counted: 0,
@@ -415,6 +417,7 @@ impl World {
                 client.arrive(&mut { desk }, &bytes, written_ms, stalled);
                 self.note_unlogged(before);
                 self.strike_ahead(at, before);
+                self.strike_behind_repeat(before);
             }
             Arrival::End(how, stalled) => {
                 if stalled {

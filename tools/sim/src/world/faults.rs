@@ -121,6 +121,21 @@ impl World {
         }
     }
 
+    /// The power goes when a repeat was answered and the disk may not have what it repeats.
+    pub(super) fn strike_behind_repeat(&mut self, since: usize) {
+        if self.node.device.in_flight() > 0
+            && !self.calm
+            && self.faults.power_cut > 0
+            && self.dies_in.is_none()
+            && self.node.broker.is_some()
+            && self.history.has_repeat_been_answered(since)
+            && self.repeated.once_in(2)
+        {
+            self.coverage.hit("crash behind a repeat");
+            self.dies_in = Some((self.repeated.below(3), Death::PowerCut));
+        }
+    }
+
     fn cut_something(&mut self) {
         let uncut = self.network.uncut();
         if uncut.is_empty() {
