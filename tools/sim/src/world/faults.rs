@@ -106,14 +106,11 @@ impl World {
     pub(super) fn strike_ahead(&mut self, at: usize, since: usize) {
         let for_good = self.history.has_come_for_good(since);
         let holds = for_good || self.clients[at].owes_an_answer();
-        let is_ahead = self.node.device.in_flight() > 0 && holds;
         // What was published at QoS 2 is rarely taken at QoS 0.
         let once_in = if for_good { 2 } else { self.faults.behind_delivery };
-        if is_ahead
-            && !self.calm
+        if holds
             && self.faults.behind_delivery > 0
-            && self.dies_in.is_none()
-            && self.node.broker.is_some()
+            && self.may_lose_what_is_in_flight()
             && self.ahead.once_in(once_in)
         {
             self.coverage.hit("crash behind a delivery");
@@ -123,17 +120,20 @@ impl World {
 
     /// The power goes when a repeat was answered and the disk may not have what it repeats.
     pub(super) fn strike_behind_repeat(&mut self, since: usize) {
-        if self.node.device.in_flight() > 0
-            && !self.calm
-            && self.faults.power_cut > 0
-            && self.dies_in.is_none()
-            && self.node.broker.is_some()
+        if self.faults.power_cut > 0
+            && self.may_lose_what_is_in_flight()
             && self.history.has_repeat_been_answered(since)
             && self.repeated.once_in(2)
         {
             self.coverage.hit("crash behind a repeat");
             self.dies_in = Some((self.repeated.below(3), Death::PowerCut));
         }
+    }
+
+    /// Whether the power can go while the disk has not all that was written.
+    fn may_lose_what_is_in_flight(&self) -> bool {
+        let is_up = self.node.broker.is_some() && self.dies_in.is_none();
+        !self.calm && is_up && self.node.device.in_flight() > 0
     }
 
     fn cut_something(&mut self) {
