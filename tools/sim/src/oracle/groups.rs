@@ -3,13 +3,14 @@
 //! Allowed: at QoS 2 a message that a member may have been sent ends with that member's session
 //! (MQTT5-4.8.2-5), and with `--log needed` so does what is picked for a session that ends with its
 //! connection (a known gap of `doc/architecture.md`). A member at QoS 0 takes messages at QoS 0
-//! (MQTT5-4.8.2-3), which may be lost. Where full queues may lose messages nobody is asked.
+//! (MQTT5-4.8.2-3), which may be lost. Where full queues may lose messages nobody is asked. Of the
+//! past a reader that has not come as far gets nothing that the log let go behind its publisher.
 
 use zzq_types::QoS;
 
 use super::{Broken, Promise, Subject, has};
-use crate::history::MessageId;
-use crate::ledger::{Ledger, SessionFacts};
+use crate::history::{Event, MessageId};
+use crate::ledger::{At, Ledger, SessionFacts};
 
 pub(super) const PROMISE: Promise = Promise {
     name: "groups",
@@ -46,6 +47,12 @@ fn is_member(session: &SessionFacts, group: &str) -> bool {
 fn is_owed(ledger: &Ledger<'_>, id: MessageId, group: &str) -> bool {
     let (message, facts) = (ledger.message(id), ledger.facts(id));
     let (Some(sent), Some(_)) = (facts.sent, facts.acked) else { return false };
+    let is_of_the_past = |session: &SessionFacts| {
+        session.subs.iter().any(|sub| sub.filter == group && sub.replays())
+    };
+    if ledger.sessions.iter().any(is_of_the_past) && lets_go_behind(ledger, sent) {
+        return false;
+    }
     if message.is_will || message.clears || ledger.may_have_expired(id, ledger.end_ms()) {
         return false;
     }
@@ -73,11 +80,42 @@ fn is_owed(ledger: &Ledger<'_>, id: MessageId, group: &str) -> bool {
         && message.qos != QoS::AtMostOnce
 }
 
+/// Whether the log has let go of anything since then: [`retention`](super::retention) asks whether
+/// it may.
+fn lets_go_behind(ledger: &Ledger<'_>, sent: At) -> bool {
+    let mut later = ledger.history.entries.iter().skip(sent);
+    later.any(|entry| matches!(entry.event, Event::LetGo { .. }))
+}
+
 #[cfg(test)]
 mod tests {
     use zzq_types::QoS::AtLeastOnce;
 
+    use crate::history::Event;
+
     use crate::ledger::script::{Script, breaks};
+
+    #[test]
+    fn history_that_is_let_go_behind_it() {
+        for (let_go, fits) in [(None, false), (Some(false), false), (Some(true), true)] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            // Two, so that this promise alone is asked.
+            script.subscribe(reader, "a/2", AtLeastOnce);
+            script.subscribe(reader, "$replay/all/#", AtLeastOnce);
+            let note = Event::LetGo { first: 7, left: u64::MAX };
+            if let_go == Some(false) {
+                script.note(note.clone());
+            }
+            let message = script.publish(writer, "a/1", AtLeastOnce);
+            script.acked(writer, message);
+            if let_go == Some(true) {
+                script.note(note);
+            }
+            let broken = breaks(&script);
+            assert_eq!(!broken.contains(&"groups"), fits, "{let_go:?} {broken:?}");
+        }
+    }
 
     #[test]
     fn a_message_that_died_with_a_member() {
