@@ -48,6 +48,7 @@ mod shared;
 mod shell;
 #[cfg(test)]
 mod small_log;
+mod standing;
 mod start;
 pub mod stepped;
 mod sys;

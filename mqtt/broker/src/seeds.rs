@@ -73,6 +73,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Seeds<D, C> {
         self.next += 1;
         let reading = self.clock.read();
         let mut log_clock = LogClock::new(self.last_ms, reading.boot_ms, reading.wall_ms);
+        self.shared.standing.join(lane, waker.clone());
         let spawn = self.shared.hooks.spawn.as_ref();
         let asks = spawn.map(|spawn| AskSeat::new(Arc::clone(spawn), waker.clone()));
         let (at_log, fetch, replay) = match &self.way {

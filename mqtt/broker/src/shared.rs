@@ -1,11 +1,9 @@
 //! What all lanes of a broker share: its options, its counters, the values of `$SYS` topics.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use zzq_lanes::{LaneIndex, ListenerStats};
-use zzq_types::Lsn;
+use zzq_lanes::ListenerStats;
 
 use crate::hooks::Hooks;
 use crate::metrics::{Counts, ImageMetrics, LaneMetrics, total};
@@ -14,6 +12,7 @@ use crate::queue_total::QueueTotal;
 use crate::retained_order::RetainedOrder;
 use crate::retained_room::RetainedRoom;
 use crate::shell::{AliasRoom, Arrivals, RETAINED};
+use crate::standing::Standing;
 
 /// Shared by all lanes of one broker.
 #[derive(Debug)]
@@ -34,8 +33,8 @@ pub(crate) struct Shared {
     /// Of messages between lanes.
     pub(crate) arrivals: Arrivals,
     pub(crate) started: Instant,
-    /// Of each lane: what it has decided from a state before this record is committed.
-    settled: Vec<AtomicU64>,
+    /// Of all lanes, for whoever lets the log go.
+    pub(crate) standing: Standing,
     /// The present values, for new subscriptions. Not on the path of messages.
     sys: Mutex<Vec<(String, String)>>,
     /// Endpoints by the tags of their connections. For hooks, when a client connects.
@@ -62,7 +61,7 @@ impl Shared {
             metrics: (0..lanes).map(|_| LaneMetrics::default()).collect(),
             images: ImageMetrics::default(),
             started: Instant::now(),
-            settled: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
+            standing: Standing::new(lanes),
             sys: Mutex::default(),
             listeners: Mutex::default(),
             doors: Mutex::default(),
@@ -96,17 +95,6 @@ impl Shared {
     /// What one lane may hold for full queues.
     pub(crate) fn held_bytes(&self) -> usize {
         self.options.limits.max_held_bytes_total / self.metrics.len()
-    }
-
-    /// A lane has nothing under way that it decided from a state before `lsn`.
-    pub(crate) fn settle(&self, lane: LaneIndex, lsn: Lsn) {
-        self.settled[lane.index()].store(lsn.get(), Ordering::Release);
-    }
-
-    /// No lane has.
-    pub(crate) fn settled(&self) -> Lsn {
-        let lanes = self.settled.iter().map(|settled| settled.load(Ordering::Acquire));
-        Lsn::new(lanes.min().unwrap_or(0))
     }
 
     /// A tag for the connections of an endpoint.

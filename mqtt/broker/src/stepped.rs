@@ -59,6 +59,7 @@ use crate::replay::{self, Archive};
 use crate::seeds::{Seeds, Way};
 use crate::shared::Shared;
 use crate::shell::Shell;
+use crate::standing::Settled;
 use crate::start::{self, StartError};
 
 /// What a [`Stepped`] broker is made with.
@@ -255,9 +256,9 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
         meanwhile: &mut dyn FnMut(&mut Self),
     ) -> Result<Option<Lsn>, String> {
         let Some(mut images) = self.take_images() else { return Ok(None) };
-        let settled = self.shared.settled();
+        let settled = self.settled(&images);
         let (broker, meanwhile) = (RefCell::new(&mut *self), RefCell::new(meanwhile));
-        let made = images.make(settled, &|_| {
+        let made = images.make(&settled, &|_| {
             (meanwhile.borrow_mut())(&mut broker.borrow_mut());
             ControlFlow::Continue(())
         });
@@ -265,6 +266,14 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
             store.images = Some(images);
         }
         made.map(|made| made.map(|made| made.lsn)).map_err(|error| error.to_string())
+    }
+
+    /// What the lanes say, as at the end of a turn without anything to do.
+    fn settled(&mut self, images: &Images<D>) -> Settled {
+        let up_to = images.asks_up_to();
+        self.shared.standing.ask(up_to);
+        self.lanes.iter_mut().for_each(|lane| lane.handler_mut().settle());
+        self.shared.standing.take(up_to).unwrap_or_default()
     }
 
     fn take_images(&mut self) -> Option<Images<D>> {
@@ -289,12 +298,16 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
     /// # Errors
     /// As [`Stepped::image_step`].
     pub fn room_step(&mut self) -> Result<Option<Lsn>, String> {
-        let (settled, limits) = (self.shared.settled(), self.shared.options.disk_limits);
-        let Some(images) = self.images() else { return Ok(None) };
-        if images.look_after_space(limits) < Space::Low {
-            return Ok(None);
+        let limits = self.shared.options.disk_limits;
+        let Some(mut images) = self.take_images() else { return Ok(None) };
+        let mut made = Ok(None);
+        if images.look_after_space(limits) >= Space::Low {
+            let settled = self.settled(&images);
+            made = images.make_room(&settled, zzq_snapshot::at_full_speed());
         }
-        let made = images.make_room(settled, zzq_snapshot::at_full_speed());
+        if let Some(store) = &mut self.store {
+            store.images = Some(images);
+        }
         made.map(|made| made.map(|made| made.lsn)).map_err(|error| error.to_string())
     }
 

@@ -184,6 +184,28 @@ fn history_is_kept_as_far_as_it_is_asked_for() {
     until("what is too old goes, whatever its size", || log_bytes(&broker) < 12_000_000);
 }
 
+/// The log knows nothing of a session that ends with its connection, but what waits for it is there.
+#[test]
+fn what_waits_for_a_session_that_no_image_has_is_read() {
+    let broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=1GiB"]);
+    // It takes one at a time.
+    let (mut client, _) = Connect::new(V5, "slow").properties("21 00 01").open(&broker);
+    client.subscribe("queue", 1);
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    // More than memory keeps of what the log has.
+    let padding = "x".repeat(1_000_000);
+    for n in 0..100 {
+        publisher.say("queue", &format!("{n} {padding}"), 1);
+    }
+    let first = client.expect_message();
+    pass_time(&broker, 5);
+    client.acknowledge(&first);
+    for n in 1..100 {
+        client.expect("queue", &format!("{n} {padding}"));
+    }
+    client.ping_without_messages();
+}
+
 /// What a subscription took of the past is owed, and outlives the log that it was read from. What
 /// it has not taken does not.
 #[test]

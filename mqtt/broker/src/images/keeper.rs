@@ -18,6 +18,7 @@ use super::make::{Images, Made, MakeError};
 use crate::options::BrokerOptions;
 use crate::seldom::Seldom;
 use crate::shared::Shared;
+use crate::standing::Settled;
 
 /// Bytes read and written in a second, together.
 const BYTES_PER_SECOND: f64 = 128.0 * 1024.0 * 1024.0;
@@ -31,6 +32,11 @@ const SLEEP_MIN: Duration = Duration::from_millis(2);
 /// How often it looks whether an image is due; where space is low.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_LOW: Duration = Duration::from_millis(100);
+
+/// How often it looks whether the lanes have answered, which they do at the end of a turn, and how
+/// long at most.
+const ANSWER: Duration = Duration::from_millis(1);
+const ANSWERS: Duration = Duration::from_secs(1);
 
 /// After a failure the next attempt waits so long, unless somebody asks.
 const RETRY: Duration = Duration::from_mins(1);
@@ -156,8 +162,11 @@ impl<D: Disk> Work<'_, D> {
 
     /// An image that is due, or that somebody has asked for; `Break`: the thread is to stop.
     fn make(&mut self) -> ControlFlow<()> {
-        let (limit, settled) = (Limit::new(self.bell), self.shared.settled());
-        match self.images.make(settled, &|bytes| limit.count(bytes)) {
+        let ControlFlow::Continue(settled) = self.settled() else {
+            return ControlFlow::Break(());
+        };
+        let limit = Limit::new(self.bell);
+        match self.images.make(&settled, &|bytes| limit.count(bytes)) {
             Ok(Some(made)) => tell(self.shared, &made, limit.began.elapsed()),
             Ok(None) => tracing::info!("nothing has happened since the newest image"),
             Err(error) => return self.failed(&error),
@@ -165,12 +174,33 @@ impl<D: Disk> Work<'_, D> {
         ControlFlow::Continue(())
     }
 
+    /// What the lanes say; nothing, so that nothing is let go, if one does not in time. `Break`: the
+    /// thread is to stop.
+    fn settled(&self) -> ControlFlow<(), Settled> {
+        let (standing, asked) = (&self.shared.standing, Instant::now());
+        let up_to = self.images.asks_up_to();
+        standing.ask(up_to);
+        standing.wake();
+        loop {
+            if let Some(settled) = standing.take(up_to) {
+                return ControlFlow::Continue(settled);
+            }
+            if asked.elapsed() > ANSWERS {
+                return ControlFlow::Continue(Settled::default());
+            }
+            self.bell.sleep(ANSWER)?;
+        }
+    }
+
     /// One for the space that it brings.
     fn make_room(&mut self, space: Space) -> ControlFlow<()> {
-        let (limit, settled) = (Limit::new(self.bell), self.shared.settled());
+        let ControlFlow::Continue(settled) = self.settled() else {
+            return ControlFlow::Break(());
+        };
+        let limit = Limit::new(self.bell);
         let before = self.images.free_bytes();
         let mut goes_on = ControlFlow::Continue(());
-        match self.images.make_room(settled, &|bytes| limit.count(bytes)) {
+        match self.images.make_room(&settled, &|bytes| limit.count(bytes)) {
             Ok(Some(made)) => {
                 note(self.shared, &made);
                 tracing::debug!(image = made.number, offset = made.lsn.get(), "made for space");

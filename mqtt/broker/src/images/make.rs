@@ -33,6 +33,7 @@ use super::{CONTENTS, section_of};
 use crate::options::{DiskLimits, Retention};
 use crate::planted::{self, Bug};
 use crate::replay::Holds;
+use crate::standing::{Needed, Settled};
 
 /// An image is made of the one before and at most so many records: what these touch is in memory
 /// meanwhile, a hundred bytes for each, more or less. Where there are more it takes several; one
@@ -234,16 +235,21 @@ impl<D: Disk> Images<D> {
     /// Makes an image of what is committed and durable, marks it, removes older ones, and lets the
     /// log go as far as nothing needs it. `None`: there is nothing that the newest does not cover.
     ///
-    /// `settled`: whatever a lane has decided from a state before this record is committed. A late
-    /// decision names records that the state referred to when it was made, so what the image before
-    /// refers to has all of them if the lanes have come as far as that image.
-    pub(crate) fn make(&mut self, settled: Lsn, pace: Pace<'_>) -> Result<Option<Made>, MakeError> {
+    /// A late decision names records that the state referred to when it was made, so what the image
+    /// before refers to has all of them if the lanes have `settled` as much as that image covers.
+    /// What they need besides is kept as if the image named it.
+    pub(crate) fn make(
+        &mut self,
+        settled: &Settled,
+        pace: Pace<'_>,
+    ) -> Result<Option<Made>, MakeError> {
         let (from, last) = (self.covered(), self.log.committed().min(self.log.durable()));
         let (mut all, mut moved) = (None, 0);
         while self.covered() < last {
             let lsn = zzq_wal::Lsn::new(self.covered().get().saturating_add(self.step)).min(last);
             // Late decisions that are settled may lie behind one that is only a step.
-            let settled = if lsn == last { settled } else { Lsn::ZERO };
+            let nothing = Settled::default();
+            let settled = if lsn == last { settled } else { &nothing };
             let made = self.make_at(lsn, settled, Aim::Start, pace)?;
             moved += made.moved;
             all = Some(Made { records: lsn.get() - from.get(), moved, ..made });
@@ -258,21 +264,26 @@ impl<D: Disk> Images<D> {
     /// nothing.
     pub(crate) fn make_room(
         &mut self,
-        settled: Lsn,
+        settled: &Settled,
         pace: Pace<'_>,
     ) -> Result<Option<Made>, MakeError> {
         let covered = self.covered();
         let lsn = self.log.committed().min(self.log.durable());
-        let lsn = lsn.min(zzq_wal::Lsn::new(settled.get())).max(covered);
+        let lsn = lsn.min(zzq_wal::Lsn::new(settled.lsn.get())).max(covered);
         let before = self.shelf.images().next().map(|oldest| oldest.heading().lsn);
         let two = self.shelf.images().count() > 1;
         let is_stale = !two || before.is_some_and(|before| before < lsn);
         let yields = self.retainer.is_on() && self.yields() > 0;
-        let may_trim = covered == zzq_wal::Lsn::ZERO || settled.get() >= covered.get();
+        let may_trim = covered == zzq_wal::Lsn::ZERO || settled.lsn.get() >= covered.get();
         if lsn == zzq_wal::Lsn::ZERO || !may_trim || !(is_stale || yields) {
             return Ok(None);
         }
         self.make_at(lsn, settled, Aim::Space, pace).map(Some)
+    }
+
+    /// Up to where lanes are asked for what they need: nothing behind the newest image is let go.
+    pub(crate) fn asks_up_to(&self) -> Lsn {
+        Lsn::new(self.covered().get().max(1))
     }
 
     /// What the newest image covers.
@@ -288,19 +299,20 @@ impl<D: Disk> Images<D> {
     fn make_at(
         &mut self,
         lsn: zzq_wal::Lsn,
-        settled: Lsn,
+        settled: &Settled,
         aim: Aim,
         pace: Pace<'_>,
     ) -> Result<Made, MakeError> {
         let base = self.shelf.newest().cloned();
         let covered = self.covered();
-        let trims = base.is_some() && settled.get() >= covered.get();
+        let trims = base.is_some() && settled.lsn.get() >= covered.get();
         // Whatever was decided from a state before what lanes have settled is committed by now, and
         // can be read once it is durable.
         let (committed, durable) = (self.log.committed(), self.log.durable());
         let decided = if aim == Aim::Space { committed.max(lsn) } else { lsn };
         let trims = trims && decided <= durable;
-        let since = Since { log: &self.log, from: covered.next(), to: lsn, decided, pace };
+        let needed = &settled.needed;
+        let since = Since { log: &self.log, from: covered.next(), to: lsn, decided, needed, pace };
         let past = match &base {
             Some(base) if lsn == covered => base.heading().time_ms,
             _ => self.time_of(lsn)?,
@@ -433,6 +445,8 @@ struct Since<'s, D: Disk> {
     to: zzq_wal::Lsn,
     /// Behind `to`, up to here, may lie what was decided from states before it.
     decided: zzq_wal::Lsn,
+    /// What lanes need of the time before, besides.
+    needed: &'s [Needed],
     pace: Pace<'s>,
 }
 
@@ -509,7 +523,10 @@ fn merge<D: Disk>(
     let segments = since.log.segments();
     let old_below = old_below(&segments, since.from).min(retained);
     let late = late.finish().map(|(lsn, _)| lsn).collect();
-    let needs = Needs::new(segments, old_below, late, since.named_behind()?);
+    let mut needs = Needs::new(segments, old_below, late, since.named_behind()?);
+    for (lsn, size) in since.needed {
+        needs.add(zzq_wal::Lsn::new(lsn.get()), *size);
+    }
     let needs = RefCell::new(needs);
     let note = |section, key: &[u8], value: &[u8]| {
         let noted = needs.borrow_mut().note(section, key, value);

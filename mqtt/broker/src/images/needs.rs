@@ -61,7 +61,8 @@ impl Needs {
         (self.by_number.into_values().collect(), self.old.finish())
     }
 
-    fn add(&mut self, lsn: Lsn, size: u32) {
+    /// Something else needs a record.
+    pub(super) fn add(&mut self, lsn: Lsn, size: u32) {
         let bytes = u64::from(size);
         self.named_behind.note_named(lsn);
         if lsn < self.old_below && self.late.binary_search(&lsn).is_err() {

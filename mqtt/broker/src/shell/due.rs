@@ -230,6 +230,7 @@ impl<D: Disk> Shell<D> {
     /// A session of this lane has ended: nobody routes to it any more.
     pub(super) fn forget_session(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
         self.index.remove_session(session);
+        self.ending.remove(&session);
         self.full.forget(session);
         self.queue_share.forget(session, self.now_ms);
         self.queue_reads.forget(session);

@@ -165,6 +165,8 @@ pub(crate) struct Shell<D: Disk> {
     links: Links,
     /// The connections of sessions that are up.
     up: FxHashMap<SessionNumber, ConnId>,
+    /// Volatile sessions without one, whose end was handed over.
+    ending: FxHashSet<SessionNumber>,
     /// Client identifiers whose Connect is handed over and not yet applied.
     opening: FxHashMap<Box<str>, ConnId>,
     /// Connections whose input waits for something: offered again when anything was applied.
@@ -286,6 +288,7 @@ impl<D: Disk> Shell<D> {
             gate: Gate::new(),
             links: Links::default(),
             up: FxHashMap::default(),
+            ending: FxHashSet::default(),
             opening: FxHashMap::default(),
             parked: Vec::new(),
             changes: Changes::default(),

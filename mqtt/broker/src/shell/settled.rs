@@ -1,4 +1,9 @@
-//! How far this lane's decisions are behind it: for whoever lets parts of the log go.
+//! How far this lane's decisions are behind it, and what it needs of the log besides what images
+//! name: for whoever lets parts of the log go.
+//!
+//! A session that ends with its connection is not in the log, or came into it with messages that
+//! the log did not know it had. Whatever waits for it stays where it is, or goes to a cold file, as
+//! long as this lane says that it is needed.
 //!
 //! A decision names records that the state refers to when it is made, and may no more when it is
 //! applied. So what was referred to before some record can go only when all that was decided from a
@@ -9,6 +14,7 @@ use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
 
 use super::Shell;
+use crate::standing::Needed;
 
 /// A state from which nothing is being decided any more, once so much is committed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,7 +25,7 @@ pub(super) struct Settling {
 
 impl<D: Disk> Shell<D> {
     /// At the end of a turn: what was decided in it is handed over.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if !self.journal.is_log() {
             return;
         }
@@ -34,10 +40,33 @@ impl<D: Disk> Shell<D> {
             self.settling = Settling { followed: self.followed, handed };
         }
         if self.journal.is_committed(self.settling.handed) {
-            self.shared.settle(self.lane, self.settling.followed);
+            self.shared.standing.settle(self.lane, self.settling.followed);
             if !decides {
                 self.settling = Settling { followed: self.followed, handed };
             }
         }
+        if let Some(up_to) = self.shared.standing.asked(self.lane) {
+            self.shared.standing.answer(self.lane, up_to, self.needs_beside_images(up_to));
+        }
+    }
+
+    /// Records up to this one that volatile sessions of this lane wait for, or have left to their
+    /// groups.
+    fn needs_beside_images(&self, up_to: Lsn) -> Vec<Needed> {
+        let mut needed = Vec::new();
+        let mut add = |lsn: Lsn, size| {
+            if lsn <= up_to {
+                needed.push((lsn, size));
+            }
+        };
+        for session in self.up.keys().chain(&self.ending) {
+            let known = self.state.session(*session).filter(|known| known.is_volatile());
+            let waiting = known.into_iter().flat_map(|known| known.queue().held());
+            waiting.filter(|one| !one.taken).for_each(|one| add(one.lsn, one.size));
+        }
+        for (_, ended) in self.state.all_ended() {
+            ended.orphans().for_each(|(_, orphan, _)| add(orphan.lsn, orphan.size));
+        }
+        needed
     }
 }

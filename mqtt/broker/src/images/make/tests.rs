@@ -70,7 +70,7 @@ impl Life {
 
     fn image(&mut self) {
         let settled = Lsn::new(self.log.committed().get());
-        assert!(self.images.make(settled, at_full_speed()).unwrap().is_some());
+        assert!(self.images.make(&settled.into(), at_full_speed()).unwrap().is_some());
         while self.log.helper_step(0) {}
     }
 
@@ -125,7 +125,7 @@ fn what_is_decided_behind_an_image_for_space_is_still_there() {
         life.pass_by();
         let settled = Lsn::new(life.log.committed().get());
         life.decide_late(kept);
-        let made = life.images.make_room(settled, at_full_speed()).unwrap().unwrap();
+        let made = life.images.make_room(&settled.into(), at_full_speed()).unwrap().unwrap();
         assert!(made.trims && made.lsn == settled, "{made:?}");
         while life.log.helper_step(0) {}
         assert!(life.has(kept), "in a cold file: {is_cold}");

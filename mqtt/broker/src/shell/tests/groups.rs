@@ -2,6 +2,7 @@
 
 use zzq_engine::{GroupStrategy, SessionFlags};
 use zzq_types::Filter;
+use zzq_types::Lsn;
 use zzq_types::ProtocolVersion::V5;
 use zzq_types::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use zzq_wal::sim_disk::{Op, Survival};
@@ -254,8 +255,12 @@ fn messages_that_are_asked_for_by_who_is_gone_are_waited_for_by_nobody() {
     let mut publisher = world.guest("publisher");
     world.publish(&mut publisher, Line::new("t", "x", AtLeastOnce, 1));
     world.pass(100);
+    let standing = &world.shell(0).shared.standing;
+    standing.ask(Lsn::new(1));
+    world.turn_of("publisher");
     let shell = world.shell(0);
-    assert_eq!(shell.shared.settled(), shell.followed);
+    let settled = shell.shared.standing.take(Lsn::new(1));
+    assert_eq!(settled, Some(shell.followed.into()));
 }
 
 /// Found by the simulator: what came to an ended session from another lane was kept by nobody, and

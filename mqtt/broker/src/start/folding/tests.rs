@@ -265,7 +265,7 @@ fn make_image(disk: &SimDisk) {
     let (log, _) = Log::open(disk.clone(), options, 0, &mut |_| Ok(())).unwrap();
     let settled = Lsn::new(log.durable().get());
     let mut images = Images::new(log, loaded.shelf, loaded.cold, Replay::default());
-    assert!(images.make(settled, at_full_speed()).unwrap().is_some());
+    assert!(images.make(&settled.into(), at_full_speed()).unwrap().is_some());
 }
 
 /// All queues stay in the image.
