@@ -11,12 +11,13 @@
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use zzq_engine::record::{Closing, ExpiredTopics, RangeSetsBuf};
+use zzq_engine::record::{Closing, Expire, ExpiredTopics, RangeSetsBuf};
 use zzq_engine::session::{Link as SessionLink, Load, Queue, Waiting};
-use zzq_engine::{DecisionBuf, Handed, QueueNumber, Routed, SessionFlags, SessionNumber};
+use zzq_engine::{DecisionBuf, Handed, QueueNumber, Record, Routed, SessionFlags, SessionNumber};
 use zzq_types::{QoS, ReasonCode};
 use zzq_wal::disk::Disk;
 
+use super::journal::How;
 use super::link::Link;
 use super::ranges::Ranges;
 use super::receipts::push_set;
@@ -50,7 +51,8 @@ pub(super) struct Full {
     told_dropped: Seldom,
 }
 
-/// Messages of a session whose dropping is handed over and not applied, by record.
+/// Messages of a session whose dropping is handed over and not committed, by record: a crash may
+/// bring them back.
 #[derive(Debug, Default)]
 pub(super) struct Dropping(VecDeque<Batch>);
 
@@ -80,8 +82,19 @@ impl Full {
         self.ending.remove(&session);
     }
 
-    /// What of a session's queue is being dropped.
-    pub(super) fn dropping(&self, session: SessionNumber) -> Option<&Dropping> {
+    /// What of a session's queue is being dropped, if so much is committed.
+    pub(super) fn dropping(
+        &mut self,
+        session: SessionNumber,
+        committed: Handed,
+    ) -> Option<&Dropping> {
+        if self.dropping.is_empty() {
+            return None;
+        }
+        self.dropping.get_mut(&session)?.advance(committed);
+        if self.dropping[&session].0.is_empty() {
+            self.dropping.remove(&session);
+        }
         self.dropping.get(&session)
     }
 
@@ -101,9 +114,18 @@ impl Dropping {
         self.0.iter().any(|batch| batch.numbers.contains(number.get()))
     }
 
-    /// Forgets what is applied.
-    fn advance(&mut self, applied: Handed) {
-        while self.0.pop_front_if(|batch| batch.by <= applied).is_some() {}
+    /// Whether this number, or one before it, is: if that came back with a crash, it would come
+    /// behind this one.
+    //= MQTT5-4.6.0-5
+    //= MQTT311-4.6.0-6
+    pub(super) fn holds_back(&self, number: QueueNumber) -> bool {
+        let mut firsts = self.0.iter().filter_map(|batch| batch.numbers.iter().next());
+        firsts.any(|range| range.first <= number)
+    }
+
+    /// Forgets what is committed.
+    fn advance(&mut self, committed: Handed) {
+        while self.0.pop_front_if(|batch| batch.by <= committed).is_some() {}
     }
 }
 
@@ -145,7 +167,7 @@ impl Bounded for Load {
 /// Whether a message that this connection was not sent may be dropped: not at QoS 2 if another may
 /// have begun with it.
 //= MQTT5-4.3.3-7
-pub(super) fn may_be_dropped(queue: &Queue, waiting: &Waiting) -> bool {
+fn may_be_dropped(queue: &Queue, waiting: &Waiting) -> bool {
     let begun = waiting.qos == QoS::ExactlyOnce && waiting.number <= queue.doubtful();
     !waiting.taken && !begun
 }
@@ -163,15 +185,18 @@ fn is_history_alone(queue: &Queue) -> bool {
 /// After a crash the first open messages at QoS 2, as many as the client takes at a time, may have
 /// been sent. So are those that were by then, if as many are left at the front: the next leaves
 /// when the client has one of these for good, and that is committed behind what is dropped here.
+///
+/// `applied`: what the queue is without by now.
 fn oldest(
     queue: &Queue,
     link: Option<&Link>,
-    dropping: &Dropping,
+    (dropping, applied): (&Dropping, Handed),
     limits: &Limits,
 ) -> (Ranges, (usize, u64)) {
     let under_way = dropping
         .0
         .iter()
+        .filter(|batch| batch.by > applied)
         .fold((0, 0), |(messages, bytes), batch| (messages + batch.messages, bytes + batch.bytes));
     let before = queue.load().less(under_way.0, under_way.1);
     let (mut load, mut numbers) = (before, Ranges::default());
@@ -413,9 +438,9 @@ impl<D: Disk> Shell<D> {
         let link = self.up.get(&session).and_then(|conn| self.links.get(*conn));
         let logged = link.is_none_or(|link| link.logged);
         let dropping = self.full.dropping.entry(session).or_default();
-        dropping.advance(self.applied);
+        dropping.advance(self.journal.committed());
         let limits = &self.shared.options.limits;
-        let (numbers, less) = oldest(known.queue(), link, dropping, limits);
+        let (numbers, less) = oldest(known.queue(), link, (dropping, self.applied), limits);
         let (messages, bytes) = less;
         if messages == 0 {
             return true;
@@ -426,7 +451,10 @@ impl<D: Disk> Shell<D> {
         }
         let mut sets = RangeSetsBuf::new();
         push_set(&mut sets, session, Closing::Dropped, &numbers);
-        if !self.put_expire(io, &sets, ExpiredTopics::EMPTY, logged) {
+        let expire = Expire { sets: sets.as_list(), topics: ExpiredTopics::EMPTY };
+        // What is behind them is sent when that is committed.
+        let how = How { waits: link.is_some(), lanes: self.bit(), frees: true };
+        if !self.put(io, &Record::Expire(expire), logged, how) {
             return false;
         }
         self.counts.dropped_full += planted::counted(messages as u64);

@@ -14,7 +14,7 @@ use zzq_wal::disk::Disk;
 
 use rustc_hash::FxHashMap;
 
-use super::full::{Dropping, may_be_dropped};
+use super::full::Dropping;
 use super::hold::OutputMost;
 use super::journal::{Journal, is_own};
 use super::link::{Link, Outbound, Waits};
@@ -47,7 +47,7 @@ enum Stop {
     /// The commit of this record comes first.
     Commit(Lsn),
     /// Another message may have the next identifier, the next message is being dropped, or others
-    /// before it are being given up.
+    /// before it are being dropped or given up.
     Identifier,
 }
 
@@ -170,13 +170,14 @@ impl<D: Disk> Shell<D> {
     /// be sent.
     fn outlet(&mut self, conn: ConnId, progress: Progress) -> Option<Outlet<'_>> {
         let output_most = self.output_most();
+        let committed = self.journal.committed();
         let link = self.links.up_mut(conn).filter(|link| link.out.waits() == Waits::Nothing)?;
         let session = link.session?;
         let queue = self.state.session(session)?.queue();
         if queue.is_empty() && link.out.get().is_none() {
             return None;
         }
-        let dropping = self.full.dropping(session);
+        let dropping = self.full.dropping(session, committed);
         Some(Outlet {
             conn,
             link,
@@ -277,7 +278,7 @@ impl Outlet<'_> {
                 Outgoing::Publish { waiting, committed: false, .. } => {
                     Some(Stop::Commit(waiting.queued_at))
                 }
-                Outgoing::Publish { waiting, .. } if self.is_being_dropped(&waiting) => {
+                Outgoing::Publish { waiting, .. } if self.is_behind_dropped(&waiting) => {
                     Some(Stop::Identifier)
                 }
                 _ if self.is_full(io) => Some(Stop::Output),
@@ -385,7 +386,8 @@ impl Outlet<'_> {
         let has_expired = content.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms);
         let early = waiting.placed && !committed && !planted::is(Bug::OffsetBeforeCommit);
         let numbers = &mut self.link.out.make().numbers;
-        let waits = numbers.waits_for_given_up(self.queue, &waiting, self.progress).is_some();
+        let waits = numbers.waits_for_given_up(self.queue, &waiting, self.progress).is_some()
+            || self.is_behind_dropped(&waiting);
         if waiting.number != number || has_expired || early || waits || self.is_full(io) {
             return false;
         }
@@ -407,9 +409,8 @@ impl Outlet<'_> {
         may_receive(self.authoriser, self.link.who.as_ref(), topic, qos)
     }
 
-    fn is_being_dropped(&self, waiting: &Waiting) -> bool {
-        let being = self.dropping.is_some_and(|dropping| dropping.has(waiting.number));
-        being && may_be_dropped(self.queue, waiting)
+    fn is_behind_dropped(&self, waiting: &Waiting) -> bool {
+        self.dropping.is_some_and(|dropping| dropping.holds_back(waiting.number))
     }
 
     /// Those that are not sent are left to the pump.
@@ -422,6 +423,9 @@ impl Outlet<'_> {
     ) -> usize {
         let conn = self.conn;
         if self.is_full(io) || !Receiver::of(conn, self.link).takes_as_is(&run, &to) {
+            return 0;
+        }
+        if self.dropping.is_some_and(|dropping| dropping.holds_back(first)) {
             return 0;
         }
         if !self.may_receive(run.topic(), to.qos) {

@@ -277,6 +277,37 @@ fn a_message_at_qos_2_that_may_have_been_sent_is_not_dropped() {
     }
 }
 
+/// A crash would bring back what is being dropped, behind what was sent meanwhile. Found by the
+/// simulator.
+#[test]
+fn nothing_is_sent_behind_what_is_being_dropped_until_that_is_committed() {
+    //= MQTT5-4.6.0-5
+    //= MQTT311-4.6.0-6
+    for lanes in [1, 2, 3] {
+        let mut world = narrow(QueueFull::DropOldest, V5, lanes);
+        let mut slow = world.call(&Hello { window: Some(1), ..Hello::member("slow") });
+        slow.got();
+        world.subscribe(&mut slow, "t", AtLeastOnce);
+        fill(&mut world, "t", 1..=2);
+        world.pass(100);
+        assert_eq!(slow.got(), ["t=1 q1 #1"]);
+        let mut publisher = world.guest("publisher");
+        world.disk.hold();
+        publisher.publish(Line::new("t", "3", AtLeastOnce, 3));
+        world.pass(20);
+        assert_eq!(counts(&world).dropped_full, 1);
+        // That of the third is done.
+        world.disk.release_next();
+        slow.ack(AckKind::PubAck, 1);
+        world.pass(20);
+        assert_eq!(publisher.got(), ["PUBACK 3"], "{lanes}");
+        assert_eq!(slow.got(), [""; 0], "{lanes}");
+        world.disk.release_all();
+        world.pass(100);
+        assert_eq!(slow.got(), ["t=3 q1 #3"], "{lanes}");
+    }
+}
+
 /// A crash brings back what was dropped and not committed. What was sent behind it then must not
 /// be behind what may have been sent.
 #[test]
