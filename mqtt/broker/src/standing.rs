@@ -102,7 +102,7 @@ impl Standing {
         }
         let mut all = Settled { lsn: Lsn::new(u64::MAX), needed: Vec::new() };
         for seat in &self.seats {
-            let Some((_, Settled { lsn, needed })) = seat.lock().take() else { return None };
+            let (_, Settled { lsn, needed }) = seat.lock().take()?;
             all.lsn = all.lsn.min(lsn);
             all.needed.extend(needed);
         }

@@ -206,6 +206,29 @@ fn what_waits_for_a_session_that_no_image_has_is_read() {
     client.ping_without_messages();
 }
 
+/// Its group hears of the log behind its back, with messages that the log did not know it had.
+#[test]
+fn what_a_member_that_no_image_has_leaves_to_its_group_is_read() {
+    //= MQTT5-4.8.2-5
+    let broker = Broker::start(true, &["--segment-size=1MiB", "--snapshot-every=1GiB"]);
+    let (mut member, _) = Connect::new(V5, "member").properties("21 00 01").open(&broker);
+    member.subscribe("$share/group/queue", 1);
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    let padding = "x".repeat(1_000_000);
+    for n in 0..100 {
+        publisher.say("queue", &format!("{n} {padding}"), 1);
+    }
+    member.expect_message();
+    let (mut heir, _) = Connect::persistent(V5, "heir").open(&broker);
+    heir.subscribe("$share/group/queue", 1);
+    pass_time(&broker, 5);
+    drop(member);
+    for n in 0..100 {
+        heir.expect("queue", &format!("{n} {padding}"));
+    }
+    heir.ping_without_messages();
+}
+
 /// What a subscription took of the past is owed, and outlives the log that it was read from. What
 /// it has not taken does not.
 #[test]
