@@ -190,6 +190,9 @@ pub struct Limits {
     /// The same of all connections together; each lane has an equal share. Above it nothing more is
     /// queued for whoever has 28 KiB, so that all have at most this and 32 KiB for each.
     pub max_output_bytes_total: usize,
+    /// Memory of messages that are kept for receivers, or as retained, though the log has them; each
+    /// lane has an equal share. Beyond it they are read back. Without a log nothing counts here.
+    pub max_cached_bytes_total: usize,
     /// Subscriptions of one session.
     pub max_subscriptions: usize,
     /// Messages waiting for one session at QoS 1 and 2, those among them that it was sent and has
@@ -284,6 +287,7 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(10),
             max_output_bytes: 1 << 20,
             max_output_bytes_total: 256 << 20,
+            max_cached_bytes_total: 64 << 20,
             max_subscriptions: 16_384,
             max_queued_messages: 10_000_000,
             max_queued_bytes: 1 << 30,

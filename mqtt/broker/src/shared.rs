@@ -43,9 +43,6 @@ pub(crate) struct Shared {
     doors: Mutex<Vec<Arc<ListenerStats>>>,
 }
 
-/// Bytes of messages that all lanes together keep in memory beside their log.
-const STORE_BYTES: usize = 64 << 20;
-
 impl Shared {
     /// For a broker with so many lanes.
     pub(crate) fn new(options: BrokerOptions, hooks: Hooks, lanes: u16) -> Self {
@@ -72,9 +69,9 @@ impl Shared {
         u16::try_from(self.metrics.len()).unwrap_or(u16::MAX)
     }
 
-    /// What one lane may keep.
+    /// What one lane may keep of what the log has too.
     pub(crate) fn store_bytes(&self) -> usize {
-        STORE_BYTES / self.metrics.len()
+        self.options.limits.max_cached_bytes_total / self.metrics.len()
     }
 
     /// Output that may wait on one lane before its connections are given less each.

@@ -558,6 +558,8 @@ fn draw_guard(clients: &mut [ClientPlan], seed: u64) -> Option<GuardPlan> {
 fn draw_overload(options: &mut BrokerOptions, seed: u64) {
     let mut output = Chance::new(seed, "output");
     options.limits.max_output_bytes = *output.pick(&[1 << 20, 1 << 20, 20_000]);
+    let mut cached = Chance::new(seed, "cached");
+    options.limits.max_cached_bytes_total = *cached.pick(&[64 << 20, 64 << 20, 3000, 0]);
     options.qos0_full = *output.pick(&[Qos0Full::Slow, Qos0Full::Slow, Qos0Full::Drop]);
     options.shared.others = *Chance::new(seed, "groups").pick(&[
         GroupStrategy::RoundRobin,

@@ -79,6 +79,12 @@ impl Args {
                 1,
                 1 << 40,
             )?,
+            max_cached_bytes_total: bounded(
+                "--max-cached-total",
+                queues.max_cached_total,
+                0,
+                1 << 40,
+            )?,
             max_subscriptions: queues.max_subscriptions,
             max_queued_messages: queues.max_queued_messages,
             max_queued_bytes: queues.max_queued_bytes,

@@ -50,6 +50,11 @@ pub(crate) struct QueueFlags {
     /// The same for all MQTT 3 clients together; each lane has an equal share.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) max_held_total: u64,
+
+    /// With a data directory: memory of messages that are kept though the log has them; each lane
+    /// has an equal share. Beyond it they are read back.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub(crate) max_cached_total: u64,
 }
 
 /// `--queue-full`.

@@ -56,6 +56,7 @@ const CHANGES: &[Change] = &[
     ("--max-aliases-total=6MiB", |o| o.limits.max_alias_bytes_total = 6 << 20),
     ("--max-output=32KiB", |o| o.limits.max_output_bytes = 32 << 10),
     ("--max-output-total=3MiB", |o| o.limits.max_output_bytes_total = 3 << 20),
+    ("--max-cached-total=2MiB", |o| o.limits.max_cached_bytes_total = 2 << 20),
     ("--max-subscriptions=10", |o| o.limits.max_subscriptions = 10),
     ("--max-queued-messages=11", |o| o.limits.max_queued_messages = 11),
     ("--max-queued-bytes=12", |o| o.limits.max_queued_bytes = 12),
