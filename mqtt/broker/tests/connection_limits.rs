@@ -94,6 +94,36 @@ fn who_does_not_connect_in_time_is_closed_and_counted() {
     });
 }
 
+/// Whoever floods the port does not flood the broker's log.
+#[test]
+fn many_who_are_not_let_in_make_one_line_a_second() {
+    const MANY: usize = 100;
+    let flags = ["--connect-timeout", "200ms", "--max-client-id", "23", "--lanes", "1"];
+    with_flags(&flags, |broker| {
+        let start = Instant::now();
+        let mut silent: Vec<Client> = (0..MANY).map(|_| Client::open(broker, V4)).collect();
+        for _ in 0..MANY {
+            let mut faulty = Client::open(broker, V4);
+            faulty.send(&[0xFF; 8]);
+            faulty.expect_refusal();
+            let mut refused = Client::open(broker, V5);
+            refused.send(&Connect::new(V5, &"a".repeat(24)).encode());
+            refused.expect_refusal();
+        }
+        silent.iter_mut().for_each(Client::expect_close);
+        let mut watcher = watcher(broker);
+        let many = MANY.to_string();
+        counted(&mut watcher, &[("connections/refused", &many)]);
+        let lines = usize::try_from(start.elapsed().as_secs()).unwrap() + 2;
+        for line in ["no CONNECT or AUTH in time", "CONNECT refused", "zzq_broker::shell::packets"]
+        {
+            let kinds = if line.starts_with("zzq") { 3 } else { 1 };
+            let found = broker.log().matches(line).count();
+            assert!((1..=kinds * lines).contains(&found), "{line}: {found} in {lines} s");
+        }
+    });
+}
+
 #[test]
 fn who_says_nothing_within_its_keep_alive_is_closed_and_counted() {
     with_flags(&["--max-keep-alive", "1"], |broker| {

@@ -120,6 +120,14 @@ pub(crate) type Io<'a, D> = LaneIo<'a, Shell<D>>;
 /// The timer of a connection that watches for silence: before CONNECT for the CONNECT itself.
 const SILENCE: TimerSlot = TimerSlot::A;
 
+/// Lines about connections that are not let in: anybody can cause any number of them.
+#[derive(Debug, Default)]
+struct StrangersTold {
+    silent: Seldom,
+    faults: Seldom,
+    refused: Seldom,
+}
+
 /// What a lane starts with.
 pub(crate) struct Seed<D: Disk> {
     pub(crate) lane: LaneIndex,
@@ -203,6 +211,7 @@ pub(crate) struct Shell<D: Disk> {
     full: Full,
     queue_share: QueueShare,
     refused_filters_told: Seldom,
+    strangers: StrangersTold,
     denied_told: Seldom,
     short_of_room_told: Seldom,
     /// Connections that wait for a full queue.
@@ -315,6 +324,7 @@ impl<D: Disk> Shell<D> {
             full: Full::default(),
             queue_share: QueueShare::default(),
             refused_filters_told: Seldom::default(),
+            strangers: StrangersTold::default(),
             denied_told: Seldom::default(),
             short_of_room_told: Seldom::default(),
             holding: Holding::default(),

@@ -194,7 +194,12 @@ impl<D: Disk> Shell<D> {
         self.counts.fault(error.reason_code());
         let Some(link) = self.links.get(conn) else { return };
         let why = fault_in_words(error, link.phase, &self.shared.options.limits);
-        tracing::info!(peer = %link.peer, client = %link.client, why, "connection closed");
+        let is_in = link.phase == Phase::Up;
+        let told = if is_in { Some(0) } else { self.strangers.faults.tell(self.now_ms) };
+        if let Some(untold) = told {
+            let (peer, client) = (link.peer, &link.client);
+            tracing::info!(%peer, %client, why, untold, "connection closed");
+        }
         let mut answer = error.answer();
         //= MQTT5-3.14.0-1
         if link.phase != Phase::Up && matches!(answer, LastWord::Disconnect(_)) {
@@ -296,7 +301,9 @@ impl<D: Disk> Shell<D> {
         self.counts.refused += 1;
         self.counts.refused_ids += u64::from(reason == ReasonCode::ClientIdentifierNotValid);
         if let Some(link) = self.links.get_mut(conn) {
-            tracing::info!(peer = %link.peer, client, %reason, why, "CONNECT refused");
+            if let Some(untold) = self.strangers.refused.tell(self.now_ms) {
+                tracing::info!(peer = %link.peer, client, %reason, why, untold, "CONNECT refused");
+            }
             link.phase = Phase::Leaving;
         }
         if self.shared.hooks.events.is_some() {
@@ -347,10 +354,13 @@ impl<D: Disk> Shell<D> {
             }
             Phase::New | Phase::Authenticating => {
                 self.counts.silent_connects += 1;
-                tracing::info!(
-                    peer = %link.peer,
-                    "connection closed: no CONNECT or AUTH in time (--connect-timeout)"
-                );
+                if let Some(untold) = self.strangers.silent.tell(self.now_ms) {
+                    tracing::info!(
+                        peer = %link.peer,
+                        untold,
+                        "connection closed: no CONNECT or AUTH in time (--connect-timeout)"
+                    );
+                }
                 io.close(conn, Close::Now);
             }
             Phase::Opening | Phase::Up if link.silence_ms > 0 => {
