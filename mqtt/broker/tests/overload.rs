@@ -421,7 +421,7 @@ fn flood_until(broker: &Broker, name: &str, stop: &AtomicBool, written: &AtomicU
 }
 
 /// Connections that do next to nothing.
-const OTHERS: u64 = 9_900;
+const OTHERS: u64 = 10_000;
 
 /// Lets this process, and the brokers that it starts, have files for [`OTHERS`] connections and for
 /// all else; or says why it cannot.
@@ -442,6 +442,7 @@ fn take_descriptors() -> Result<(), String> {
 #[test]
 fn one_of_ten_thousand_connections_floods_and_the_others_are_served() {
     if let Err(why) = take_descriptors() {
+        assert!(std::env::var_os("CI").is_none(), "{why}");
         eprintln!("skipped: {why}");
         return;
     }
