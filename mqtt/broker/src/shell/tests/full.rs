@@ -154,6 +154,34 @@ fn a_full_queue_ends_its_session() {
     });
 }
 
+/// Else the flag that all lanes hear of would flicker.
+#[test]
+fn a_full_queue_has_room_again_when_a_tenth_of_it_is_free() {
+    for lanes in [1, 2] {
+        let mut setup = Setup { lanes, ..Setup::new(V5) };
+        setup.options.limits.max_queued_messages = 20;
+        let mut world = setup.start();
+        let mut slow = world.member("slow");
+        world.subscribe(&mut slow, "t", AtLeastOnce);
+        let mut publisher = world.guest("publisher");
+        let mut publish = |world: &mut World, id: u16| {
+            publisher.publish(Line::new("t", "x", AtLeastOnce, id));
+            world.pass(20);
+            publisher.got()
+        };
+        for id in 1..=20 {
+            assert_eq!(publish(&mut world, id), [format!("PUBACK {id}")]);
+        }
+        assert_eq!(publish(&mut world, 21), ["PUBACK 21 failed"], "{lanes}");
+        slow.ack(AckKind::PubAck, 1);
+        world.pass(20);
+        assert_eq!(publish(&mut world, 22), ["PUBACK 22 failed"], "{lanes}");
+        slow.ack(AckKind::PubAck, 2);
+        world.pass(20);
+        assert_eq!(publish(&mut world, 23), ["PUBACK 23"], "{lanes}");
+    }
+}
+
 #[test]
 fn the_oldest_make_room_in_the_queue_of_a_session_that_is_away() {
     each(QueueFull::DropOldest, |mut world, what| {
