@@ -19,7 +19,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let checks: [Check; 5] = [
         ("fmt", formatting),
         ("tidy", |root| tidy::tidy(&Tree::read(root)?)),
-        ("spec", |root| spec::spec(&Tree::read(root)?, spec::Mode::Brief)),
+        ("spec", |root| spec::spec(&Tree::read(root)?, spec::Mode::Missing)),
         ("clippy", clippy),
         ("doc", documentation),
     ];

@@ -18,18 +18,19 @@ use crate::tree::Tree;
 /// How much to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Counts alone.
-    Brief,
-    /// Also what lacks a tag.
+    /// Counts, and what must have a tag and has none.
+    Missing,
+    /// Also what may lack one.
     Full,
 }
 
-/// Prints the report. Cases may lack a test: some are of parts that are not there yet.
+/// Prints the report. Some cases may lack a test: those of parts that are not there yet.
 pub(crate) fn spec(tree: &Tree, mode: Mode) -> Result<()> {
     let statements = statements::read(tree)?;
     let tags = tags::read(tree);
     let report = report::Report::new(&statements, &tags);
-    let listed = report.missing.iter().chain(&report.untested).filter(|_| mode != Mode::Brief);
+    let untested = report.untested.iter().filter(|_| mode == Mode::Full);
+    let listed = report.missing.iter().chain(untested);
     let lines = listed.chain(&report.errors).map(|line| format!("{line}\n"));
     let text: String = std::iter::once(report.to_string()).chain(lines).collect();
     // Whoever reads may have seen enough, as `head` has.
@@ -41,7 +42,7 @@ pub(crate) fn spec(tree: &Tree, mode: Mode) -> Result<()> {
         bail!("spec: {} errors", report.errors.len());
     }
     if !report.missing.is_empty() {
-        bail!("spec: {} statements lack a tag", report.missing.len());
+        bail!("spec: {} statements or cases lack a tag", report.missing.len());
     }
     Ok(())
 }
