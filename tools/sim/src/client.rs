@@ -11,11 +11,13 @@ mod inbox;
 mod input;
 mod memory;
 mod packets;
+pub mod quote;
 mod subscriptions;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zzq_codec::{AckKind, Packet};
+use zzq_wal::sim_disk::SimDisk;
 
 use self::aliases::{Aliases, Own};
 use self::input::Input;
@@ -38,6 +40,8 @@ pub struct Desk<'a> {
     pub now: u64,
     /// Nothing new is begun any more: everything comes to its end.
     pub calm: bool,
+    /// The broker's disk, for who knows what lies there.
+    pub disk: Option<&'a SimDisk>,
 }
 
 impl Desk<'_> {
@@ -88,6 +92,7 @@ pub struct Client {
     /// It authenticates again.
     proves: bool,
     chance: Chance,
+    quotes: Chance,
 }
 
 /// The connection of the moment.
@@ -122,6 +127,7 @@ impl Client {
     /// A client that has not connected yet.
     pub fn new(id: ClientId, name: String, plan: ClientPlan, seed: u64) -> Self {
         let chance = Chance::new(seed, &name);
+        let quotes = Chance::new(seed, &format!("{name} quotes"));
         Self {
             id,
             name,
@@ -148,6 +154,7 @@ impl Client {
             pinged: false,
             proves: false,
             chance,
+            quotes,
         }
     }
 
@@ -325,8 +332,13 @@ mod tests {
     fn a_client_whose_session_ends_behind_an_unanswered_connect_begins_anew() {
         for ended in [false, true] {
             let (mut history, mut coverage) = (History::default(), Coverage::default());
-            let desk =
-                &mut Desk { history: &mut history, coverage: &mut coverage, now: 0, calm: true };
+            let desk = &mut Desk {
+                history: &mut history,
+                coverage: &mut coverage,
+                now: 0,
+                calm: true,
+                disk: None,
+            };
             let mut client = Client::new(ClientId(0), "c".into(), ClientPlan::PLAIN, 1);
             assert!(!dials_unheard(&mut client, desk, Conn(0)));
             if ended {

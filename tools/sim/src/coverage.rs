@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 147] = [
+pub const KINDS: [&str; 168] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -22,6 +22,7 @@ pub const KINDS: [&str; 147] = [
     "op publish clears retained",
     "op publish expires",
     "op publish large",
+    "op publish bytes of the log",
     "op publish denied",
     "op publish hidden",
     "op subscribe",
@@ -115,6 +116,26 @@ pub const KINDS: [&str; 147] = [
     "recovery from an image",
     "recovery from the image before",
     "recovery within a record",
+    "damage synced write lost",
+    "damage synced write shifted",
+    "damage synced write in another file",
+    "damage remains behind the end",
+    "damage segment has a bit changed",
+    "damage segment has zeroes",
+    "damage segment cut short",
+    "damage segment gone",
+    "damage segments exchanged",
+    "damage meta has a bad page",
+    "damage meta gone",
+    "damage image changed",
+    "damage image gone",
+    "damage images exchanged",
+    "damage cold file",
+    "damage other file",
+    "copy of a group within a group",
+    "start on damage refused",
+    "start on damage has all",
+    "start on damage ends early",
     "stop in good order",
     "log read-only",
     "let in without a log",

@@ -9,6 +9,8 @@ use zzq_broker::{QueueFull, Retention};
 use zzq_codec::AckKind;
 use zzq_types::{ProtocolVersion, QoS, ReasonCode, SubscribeOptions};
 
+use crate::client::quote::Quote;
+
 /// One message of the whole run; every message says its number in its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u32);
@@ -43,6 +45,8 @@ pub struct Message {
     pub is_probe: bool,
     /// Bytes of its payload.
     pub size: usize,
+    /// What it quotes of the log, if it does.
+    pub quote: Option<Quote>,
 }
 
 /// What a CONNECT says.
@@ -199,6 +203,9 @@ pub enum Event {
     /// The log was copied while the broker served, and the copy compared with it; `Err` says how
     /// they differ.
     Copied { outcome: Result<(), String> },
+    /// A start was tried on a copy of the disk with this damage; `Err` says what it should not
+    /// have done.
+    Damaged { what: String, outcome: Result<(), String> },
     /// The log begins with a later record than before, and has so many bytes from there on.
     LetGo { first: u64, left: u64 },
     /// Nothing goes wrong, and this is the oldest record that who begins to read history gets.

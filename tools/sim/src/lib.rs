@@ -14,6 +14,7 @@ pub mod chance;
 pub mod client;
 pub mod clock;
 pub mod coverage;
+pub mod damage;
 pub mod device;
 pub mod found;
 pub mod guard;

@@ -113,6 +113,25 @@ impl Node {
         Ok(())
     }
 
+    /// Starts a broker of one lane over another disk, by these salts: what a start makes of it.
+    pub fn start_on(&self, disk: &SimDisk, salts: u64) -> Result<Broker, StartError> {
+        let options = SteppedOptions {
+            lanes: 1,
+            broker: self.options.clone(),
+            limits: self.limits,
+            leaves_from: self.leaves_from,
+            ..SteppedOptions::new(self.log_options_by(salts))
+        };
+        let clock = self.clock.clone();
+        let mut patience = 10_000_u32;
+        let mut wait = |log: &Log<_>| {
+            log.helper_step(clock.reading().boot_ms);
+            patience -= 1;
+            patience > 0
+        };
+        Stepped::start(disk.clone(), options, self.clock.clone(), &mut wait)
+    }
+
     /// The broker is gone, and the disk as it is then. What is not stopped in order says how its
     /// state and its log compare.
     pub fn die(&mut self, how: Death) -> Vec<Fold> {
@@ -190,13 +209,28 @@ impl Node {
 
     /// The state that a start finds on a disk with this log.
     pub fn state_on(&mut self, disk: &SimDisk, identity: &Identity) -> Result<State, String> {
+        let salts = self.chance.draw();
+        self.state_up_to(disk, identity, Lsn::new(u64::MAX), salts)
+    }
+
+    /// The same, up to a record.
+    pub fn state_up_to(
+        &self,
+        disk: &SimDisk,
+        identity: &Identity,
+        last: Lsn,
+        salts: u64,
+    ) -> Result<State, String> {
         let disk = disk.restart();
         let (mut state, covered) = newest(&disk, identity)?;
         let visit_from = zzq_wal::Lsn::new(covered.next().get());
-        let options = LogOptions { visit_from, ..self.log_options() };
+        let options = LogOptions { visit_from, ..self.log_options_by(salts) };
         let mut visit = |found: zzq_wal::RecoveredRecord<'_>| {
-            let record = Record::decode(found.kind, found.body)?;
-            state.apply(Lsn::new(found.lsn.get()), found.time_ms, &record, &mut NoEffects);
+            let lsn = Lsn::new(found.lsn.get());
+            if lsn <= last {
+                let record = Record::decode(found.kind, found.body)?;
+                state.apply(lsn, found.time_ms, &record, &mut NoEffects);
+            }
             Ok(())
         };
         let now = self.clock.reading().wall_ms;
@@ -290,7 +324,12 @@ impl Node {
 
     /// Small sizes, so that segments roll soon; salts that differ from start to start.
     fn log_options(&mut self) -> LogOptions {
-        let mut salts = Chance::new(self.chance.draw(), "salts");
+        let salts = self.chance.draw();
+        self.log_options_by(salts)
+    }
+
+    fn log_options_by(&self, salts: u64) -> LogOptions {
+        let mut salts = Chance::new(salts, "salts");
         let salts =
             move || (u128::from(salts.draw()) << 64 | u128::from(salts.draw())).to_le_bytes();
         LogOptions {

@@ -6,6 +6,7 @@
 mod copies;
 mod cursors;
 mod cut_off;
+mod damaged;
 mod delivered;
 mod denied;
 mod dropped;
@@ -66,7 +67,7 @@ pub enum Subject {
 }
 
 /// All of them.
-pub const PROMISES: [Promise; 25] = [
+pub const PROMISES: [Promise; 26] = [
     delivered::PROMISE,
     exactly_once::PROMISE,
     order::PROMISE,
@@ -88,6 +89,7 @@ pub const PROMISES: [Promise; 25] = [
     space::PROMISE,
     folds::PROMISE,
     copies::PROMISE,
+    damaged::PROMISE,
     strangers::PROMISE,
     cut_off::PROMISE,
     let_in::PROMISE,

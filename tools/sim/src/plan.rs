@@ -134,6 +134,7 @@ impl Plan {
                 image: *images.pick(&[0, 25, 60, 150]),
                 in_image: *images.pick(&[0, 3, 8]),
                 spoils_image: *images.pick(&[0, 0, 4]),
+                damage: *Chance::new(seed, "how often to damage").pick(&[0, 6, 12]),
                 copy: *Chance::new(seed, "how often to copy").pick(&[0, 0, 0, 100]),
                 lane_sleeps: *crowd.pick(&[0, 10, 60]),
                 sleep_ms: *crowd.pick(&[150, 150, 2500]),

@@ -159,7 +159,10 @@ fn touches(event: &Event) -> Touches {
         | Event::LetGo { .. }
         | Event::Folded { outcome: Err(_), .. }
         | Event::Imaged { outcome: Err(_) }
-        | Event::Copied { outcome: Err(_) } => Touches { is_broker: true, ..Touches::default() },
+        | Event::Copied { outcome: Err(_) }
+        | Event::Damaged { outcome: Err(_), .. } => {
+            Touches { is_broker: true, ..Touches::default() }
+        }
         Event::Dialed { conn, hello, .. } => {
             Touches { message: hello.will.map(|(will, _)| will), ..of(conn) }
         }
@@ -185,6 +188,7 @@ fn touches(event: &Event) -> Touches {
         Event::Folded { .. }
         | Event::Imaged { .. }
         | Event::Copied { .. }
+        | Event::Damaged { .. }
         | Event::AtRest
         | Event::ToldToStop
         | Event::Oldest { .. }

@@ -5,6 +5,7 @@
 //! does, and all must heal and be served.
 
 mod copy;
+mod damage;
 mod faults;
 mod full;
 mod heal;
@@ -51,6 +52,7 @@ pub struct World {
     ahead: Chance,
     repeated: Chance,
     copies: Chance,
+    damages: Chance,
     /// A copy is being made.
     copying: bool,
     faults: Faults,
@@ -205,6 +207,7 @@ impl World {
             ahead: Chance::new(seed, "ahead of the disk"),
             repeated: Chance::new(seed, "behind a repeat"),
             copies: Chance::new(seed, "copies"),
+            damages: Chance::new(seed, "damage"),
             copying: false,
             counted: 0,
             calm: false,
@@ -437,6 +440,7 @@ impl World {
             coverage: &mut self.coverage,
             now: self.clock.now(),
             calm: self.calm,
+            disk: Some(&self.node.device.disk),
         };
         (&mut self.clients[at], desk)
     }
@@ -521,6 +525,7 @@ impl World {
         self.note(Event::Died { how });
         self.look_at_strangers();
         self.lay_where_trimmed();
+        self.damage_copies();
         if self.plan.in_memory {
             // Its sessions are gone with it.
             self.clients.iter_mut().for_each(Client::session_ended);

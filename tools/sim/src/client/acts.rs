@@ -8,6 +8,7 @@ use zzq_types::{
 use super::aliases::Naming;
 use super::memory::UnderWay;
 use super::packets::{packet_id, payload};
+use super::quote::Quote;
 use super::{Client, Desk, Line};
 use crate::guard::{FORBIDDEN, HIDDEN, METHOD, WORD};
 use crate::history::{Conn, Ending, Event, Hello, Message, MessageId};
@@ -45,6 +46,9 @@ pub enum Act {
 
 /// Longer than any client is away, and than it may take to hear that a connection has ended.
 const LONG_DELAY_S: u32 = 20;
+
+/// Once in so many large messages one is bytes of the log.
+const QUOTES: u64 = 3;
 
 /// Bytes of a will that makes its CONNECT larger than a broker with a small limit takes.
 const LARGE_WILL: usize = 500;
@@ -143,6 +147,7 @@ impl Client {
                 is_will: false,
                 is_probe: false,
                 size: 12,
+                quote: None,
             };
             let message = desk.history.add_message(message);
             self.send_publish(desk, conn, message, None, false);
@@ -310,6 +315,7 @@ impl Client {
             is_will: true,
             is_probe: false,
             size: if is_large { LARGE_WILL } else { 20 },
+            quote: None,
         };
         Some((desk.history.add_message(message), delay))
     }
@@ -374,8 +380,22 @@ impl Client {
                 1..4 => self.chance.index(2000),
                 _ => 12,
             },
+            quote: None,
         };
+        let message = self.quote(desk, message);
         self.publish_message(desk, conn, message);
+    }
+
+    /// Some large messages are groups of the log.
+    fn quote(&mut self, desk: &mut Desk<'_>, message: Message) -> Message {
+        let may = message.size > 2000 && !message.clears;
+        if !may || !self.quotes.once_in(QUOTES) {
+            return message;
+        }
+        let quote = desk.disk.and_then(|disk| Quote::of(disk, &mut self.quotes));
+        let Some(quote) = quote else { return message };
+        desk.coverage.hit("op publish bytes of the log");
+        Message { size: quote.at + quote.bytes.len(), quote: Some(quote), ..message }
     }
 
     /// A topic that nobody hears of.
@@ -398,6 +418,7 @@ impl Client {
             is_will: false,
             is_probe: true,
             size: 12,
+            quote: None,
         };
         self.publish_message(desk, conn, message);
         true

@@ -30,6 +30,9 @@ pub(super) fn payload(id: MessageId, message: &Message) -> Vec<u8> {
     let mut bytes = format!("#{:08x}", id.0).into_bytes();
     let fill = (id.0 % 251).to_le_bytes()[0];
     bytes.resize(message.size.max(bytes.len()), fill);
+    if let Some(quote) = &message.quote {
+        bytes[quote.at..quote.at + quote.bytes.len()].copy_from_slice(&quote.bytes);
+    }
     bytes
 }
 
@@ -57,6 +60,7 @@ pub(super) fn message_of(
 mod tests {
     use zzq_types::QoS;
 
+    use super::super::quote::Quote;
     use super::*;
     use crate::history::ClientId;
 
@@ -72,12 +76,19 @@ mod tests {
             is_will: false,
             is_probe: false,
             size: 30,
+            quote: None,
         };
         let known = |id: MessageId| (id.0 == 7).then(|| message.clone());
         let mut bytes = payload(MessageId(7), &message);
         assert_eq!(bytes.len(), 30);
         assert_eq!(message_of(&bytes, known), Ok(Some(MessageId(7))));
         assert_eq!(message_of(&[], known), Ok(None));
+        let quote = Some(Quote { at: 10, bytes: (*b"a group").into() });
+        let quoting = Message { quote, ..message.clone() };
+        let quoted = payload(MessageId(7), &quoting);
+        assert_eq!((&quoted[10..17], quoted.len()), (&b"a group"[..], 30));
+        assert_eq!(message_of(&quoted, |_| Some(quoting.clone())), Ok(Some(MessageId(7))));
+        assert!(message_of(&quoted, known).is_err());
         bytes[29] ^= 1;
         assert!(message_of(&bytes, known).is_err());
         assert!(message_of(b"#00000008", known).is_err());

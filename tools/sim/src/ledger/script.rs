@@ -206,6 +206,7 @@ impl Script {
             is_will: false,
             is_probe: false,
             size: 12,
+            quote: None,
         }
     }
 

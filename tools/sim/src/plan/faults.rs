@@ -29,6 +29,8 @@ pub struct Faults {
     pub in_image: u64,
     /// Once in so many starts the newest image is damaged, if there is another.
     pub spoils_image: u64,
+    /// Once in so many deaths of the broker starts are tried on damaged copies of the disk.
+    pub damage: u64,
     /// The log is copied, and at the end the broker goes on with a copy; no fault either.
     pub copy: u64,
 }
@@ -46,6 +48,7 @@ impl Faults {
             image: 0,
             in_image: 0,
             spoils_image: 0,
+            damage: 0,
             copy: 0,
             behind_delivery: 0,
             ..self
@@ -71,6 +74,7 @@ impl Faults {
         image: 0,
         in_image: 0,
         spoils_image: 0,
+        damage: 0,
         copy: 0,
     };
 
