@@ -41,6 +41,9 @@ const ERRORS: [(ErrorKind, &str); 3] = [
 const CHANGES: [Op; 7] =
     [Op::Create, Op::Rename, Op::Remove, Op::SyncDir, Op::Write, Op::Sync, Op::GiveBack];
 
+/// What each of these meets there.
+const READ_ONLY: Fault = Fault::Fail(ErrorKind::ReadOnlyFilesystem);
+
 /// A disk and its writes in flight.
 #[derive(Debug)]
 pub struct Device {
@@ -53,6 +56,8 @@ pub struct Device {
     capacity: u64,
     /// Its file system takes no changes, whichever process asks.
     is_read_only: bool,
+    /// Something else has taken its space.
+    is_filled: bool,
 }
 
 impl Device {
@@ -61,7 +66,15 @@ impl Device {
         let capacity = bytes.unwrap_or(CAPACITY);
         let disk = SimDisk::with_capacity(capacity);
         disk.hold();
-        Self { disk, due: BTreeMap::new(), chance, write_ms, capacity, is_read_only: false }
+        Self {
+            disk,
+            due: BTreeMap::new(),
+            chance,
+            write_ms,
+            capacity,
+            is_read_only: false,
+            is_filled: false,
+        }
     }
 
     /// What was left of it after the end of a process or machine.
@@ -76,8 +89,14 @@ impl Device {
 
     /// Notes which steps have failed since: not all that are told to are ever made.
     pub fn note_failed(&self, coverage: &mut Coverage) {
+        if self.is_filled && self.disk.take_full() > 0 {
+            coverage.hit("disk full");
+        }
         for (op, fault) in self.disk.take_met() {
             note_error(fault, coverage);
+            if self.is_read_only && fault == READ_ONLY {
+                coverage.hit("disk turns read-only");
+            }
             if fault == Fault::ToldOthers {
                 coverage.hit("disk tells others of lost names");
             } else if let Some((_, kind)) = STEPS.iter().find(|(step, _)| *step == op) {
@@ -191,7 +210,7 @@ impl Device {
 
     fn take_no_changes(&self) {
         for op in CHANGES {
-            self.disk.fail_always(op, Fault::Fail(ErrorKind::ReadOnlyFilesystem));
+            self.disk.fail_always(op, READ_ONLY);
         }
     }
 
@@ -200,11 +219,13 @@ impl Device {
         let used: u64 =
             self.disk.list().map_or(0, |files| files.iter().map(|(_, bytes)| bytes).sum());
         self.disk.set_capacity(used + self.chance.below(600_000));
+        self.is_filled = true;
     }
 
     /// Faults to come are taken back, and it is as large as it was.
-    pub fn heal(&mut self) {
-        self.is_read_only = false;
+    pub fn heal(&mut self, coverage: &mut Coverage) {
+        self.note_failed(coverage);
+        (self.is_read_only, self.is_filled) = (false, false);
         self.disk.heal();
         self.disk.set_capacity(self.capacity);
     }
@@ -216,9 +237,9 @@ impl Device {
     }
 
     /// It never ends any more.
-    pub fn widen(&mut self) {
+    pub fn widen(&mut self, coverage: &mut Coverage) {
         self.capacity = CAPACITY;
-        self.heal();
+        self.heal(coverage);
     }
 
     /// Writes come back at once from now on.

@@ -135,7 +135,8 @@ impl Node {
     /// The broker is gone, and the disk as it is then. What is not stopped in order says how its
     /// state and its log compare.
     pub fn die(&mut self, how: Death) -> Vec<Fold> {
-        let folds = self.fold();
+        let salts = self.chance.draw();
+        let folds = self.fold(salts);
         let stopped = self.broker.take();
         if let Some(guard) = &self.guard {
             guard.forget();
@@ -270,11 +271,11 @@ impl Node {
     }
 
     /// Folds what the log holds, writes in flight included, up to where each lane got: from the
-    /// first record on, never from an image.
-    pub fn fold(&mut self) -> Vec<Fold> {
+    /// first record on, never from an image. `salts` are those of the copy on which it is read.
+    pub fn fold(&mut self, salts: u64) -> Vec<Fold> {
         let from = self.folded.applied().next();
-        let options =
-            LogOptions { visit_from: zzq_wal::Lsn::new(from.get()), ..self.log_options() };
+        let visit_from = zzq_wal::Lsn::new(from.get());
+        let options = LogOptions { visit_from, ..self.log_options_by(salts) };
         let Some(broker) = &self.broker else { return Vec::new() };
         let Some(log) = broker.log() else { return Vec::new() };
         let lanes = broker.lanes();

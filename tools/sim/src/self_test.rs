@@ -5,7 +5,11 @@
 //! planted in (`planted.rs` of the engine, the broker and the journal tool, `rules.rs` of the log);
 //! they compile with the feature `planted-bugs` alone, which no release has.
 
-use crate::verdict::Verdict;
+use crate::oracle::Broken;
+use crate::verdict::{INVARIANTS, Verdict};
+
+/// What the panic of a planted bug begins with.
+const PLANTED: &str = "planted: ";
 
 /// A bug.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +119,13 @@ pub const BUGS: &[Bug] = bugs! {
 impl Bug {
     /// Whether this verdict is that its promise was broken.
     pub fn is_found_by(&self, verdict: &Verdict) -> bool {
-        verdict.broken.iter().any(|broken| broken.promise == self.promise)
+        verdict.broken.iter().any(|broken| self.is_told_by(broken))
+    }
+
+    /// Whether it is its promise that is broken. Of assertions there are many: its own text.
+    pub fn is_told_by(&self, broken: &Broken) -> bool {
+        let is_own = self.promise != INVARIANTS || broken.what.contains(PLANTED);
+        broken.promise == self.promise && is_own
     }
 
     /// Plants it on this thread.
@@ -136,7 +146,6 @@ mod tests {
 
     use super::*;
     use crate::oracle::PROMISES;
-    use crate::verdict::INVARIANTS;
 
     #[test]
     fn each_bug_has_a_name_of_its_own_and_breaks_a_promise_that_there_is() {
@@ -165,5 +174,13 @@ mod tests {
         let by = |promise| bug.is_found_by(&Verdict::cut_short(1, promise, "something"));
         assert!(by("delivered"));
         assert!(!by("healed") && !by(INVARIANTS));
+    }
+
+    #[test]
+    fn no_other_assertion_finds_a_planted_panic() {
+        let bug = Bug::of("panic-in-apply").unwrap();
+        let by = |what| bug.is_found_by(&Verdict::cut_short(1, INVARIANTS, what));
+        assert!(by("planted: no such session"));
+        assert!(!by("durable is a prefix"));
     }
 }

@@ -14,6 +14,8 @@ use crate::verdict::Verdict;
 /// See the file.
 #[derive(Debug)]
 pub struct Summary {
+    /// The first seed that was asked for.
+    pub from: u64,
     /// Seeds that were run.
     pub seeds: u64,
     /// Those that broke a promise.
@@ -62,6 +64,7 @@ impl Summary {
         let failed = verdicts.iter().filter(|verdict| !verdict.broken.is_empty());
         let crashes = coverage.crashes();
         let mut summary = Self {
+            from: verdicts.first().map_or(0, |first| first.seed),
             seeds: verdicts.len() as u64,
             failed: failed.map(|verdict| verdict.seed).collect(),
             operations_median: median(verdicts.iter().map(|one| one.coverage.operations())),
@@ -176,6 +179,7 @@ impl Summary {
             coverage.into_iter().map(|(kind, count)| (kind.into(), count.into())).collect();
         serde_json::json!({
             "verdict": if self.is_clean() { "clean" } else { "broken" },
+            "from": self.from,
             "seeds": self.seeds,
             "failed": self.failed,
             "run_twice": self.twice.map(|twice| twice.seed),
@@ -255,6 +259,7 @@ mod tests {
         assert_eq!(of(false).verdict(), clean);
         assert_eq!(of(true).verdict(), "broken: 1 of 2 seeds: 8");
         assert!(of(true).json().contains("\"verdict\":\"broken\""));
+        assert!(of(true).json().contains("\"from\":7"));
         assert!(of(false).text().contains("2 simulated broker lives, one for each seed (1.0 a"));
         assert!(of(false).text().contains("0 client operations, 0 crashes and 4 starts\n8 starts"));
         assert!(of(false).text().contains("30 client operations from a start to the next death"));

@@ -366,7 +366,7 @@ impl World {
         (self.helper_waits, self.log_waits) = (true, true);
         if self.space_comes_at.is_some_and(|at| at <= self.now()) {
             self.space_comes_at = None;
-            self.node.device.heal();
+            self.node.device.heal(&mut self.coverage);
         }
     }
 

@@ -154,6 +154,11 @@ impl SimDisk {
         mem::take(&mut self.state().faults.met)
     }
 
+    /// How many operations have found no space since this was asked last.
+    pub fn take_full(&self) -> u64 {
+        mem::take(&mut self.state().full)
+    }
+
     /// Takes back the faults that no operation has met yet.
     pub fn heal(&self) {
         self.state().faults.clear();

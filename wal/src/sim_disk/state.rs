@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) lie: Option<Lie>,
     /// Of names.
     pub(super) failed_syncs: u64,
+    /// Operations for which there was no space.
+    pub(super) full: u64,
     /// Writes so far: each has a number, by which a crash decides about it.
     writes: u64,
     counts: BTreeMap<Op, u64>,
@@ -51,6 +53,7 @@ impl State {
             power: Power::default(),
             lie: None,
             failed_syncs: 0,
+            full: 0,
             writes: 0,
             counts: BTreeMap::new(),
         }
@@ -81,6 +84,7 @@ impl State {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         if len > self.free_bytes() {
+            self.full += 1;
             return Err(io::ErrorKind::StorageFull.into());
         }
         let len = to_usize(len)?;
@@ -231,6 +235,7 @@ impl State {
     ) -> io::Result<usize> {
         let grows = offset.saturating_add(bytes.len() as u64).saturating_sub(self.size(file));
         if grows > 0 && grows > self.free_bytes() {
+            self.full += 1;
             return Err(io::ErrorKind::StorageFull.into());
         }
         let offset = to_usize(offset)?;

@@ -24,16 +24,36 @@ use zzq_sim::verdict::{self, Verdict};
 
 use self::args::Args;
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
     let args = Args::parse();
+    run(&args).unwrap_or_else(|error| {
+        println!("{}", failed(&error, args.json));
+        ExitCode::FAILURE
+    })
+}
+
+/// The verdict of what could not be carried out.
+fn failed(error: &anyhow::Error, json: bool) -> String {
+    let error = format!("{error:#}");
+    if json {
+        return serde_json::json!({ "verdict": "failed", "error": error }).to_string();
+    }
+    format!("FAILED: {}", error.replace('\n', " "))
+}
+
+fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.self_test {
-        return proof::self_test(&args);
+        return proof::self_test(args);
     }
     #[cfg(feature = "planted-bugs")]
     if let Some(name) = &args.hunt {
-        return proof::hunt(&args, name);
+        return proof::hunt(args, name);
     }
     let from = if args.fresh { fresh_seed()? } else { args.from };
+    if args.fresh {
+        // Whatever becomes of the run, it can be replayed. Nobody may be there to read it.
+        let _ = writeln!(std::io::stderr().lock(), "seeds from {from} on");
+    }
     let mut out = std::io::stdout().lock();
     if args.trace {
         // Where a panic was is told by the usual hook, on stderr.
@@ -46,7 +66,7 @@ fn main() -> anyhow::Result<ExitCode> {
     // A panic in a seed is its verdict, with its text; where it was is in the replay.
     std::panic::set_hook(Box::new(|_| {}));
     let began = Instant::now();
-    let verdicts = run_all(&args, from);
+    let verdicts = run_all(args, from);
     let summary = Summary::of(&verdicts, began.elapsed(), args.lanes.is_none());
     let summary = summary.with(Twice::of(&args.runs(from, || {}), &verdicts));
     if args.json {
@@ -55,7 +75,7 @@ fn main() -> anyhow::Result<ExitCode> {
         for verdict in verdicts.iter().filter(|verdict| !verdict.broken.is_empty()) {
             writeln!(out, "{}", describe(verdict, args.lanes))?;
         }
-        writeln!(out, "{}", named(&args, from))?;
+        writeln!(out, "{}", named(args, from))?;
         writeln!(out, "{}", summary.text())?;
         writeln!(out, "{}", summary.verdict())?;
     }
@@ -133,6 +153,17 @@ mod tests {
 
     use super::*;
     use crate::documented::{documented, printed};
+
+    #[test]
+    fn what_could_not_be_carried_out_has_a_verdict_of_one_line() {
+        let error = || anyhow::anyhow!("no cargo\nhere").context("building");
+        assert_eq!(failed(&error(), false), "FAILED: building: no cargo here");
+        let told: serde_json::Value = serde_json::from_str(&failed(&error(), true)).unwrap();
+        assert_eq!(
+            (&told["verdict"], &told["error"]),
+            (&"failed".into(), &"building: no cargo\nhere".into())
+        );
+    }
 
     #[test]
     fn the_fields_of_the_verdict_are_those_in_the_documents() {

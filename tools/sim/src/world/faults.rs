@@ -47,13 +47,11 @@ impl World {
             self.node.device.fail_a_step();
         }
         if self.chance.once_in(faults.disk_full) && self.space_comes_at.is_none() {
-            self.coverage.hit("disk full");
             self.disk_may_fail = true;
             self.node.device.fill();
             self.space_comes_at = Some(now + self.chance.within(500, 8000));
         }
         if self.chance.once_in(faults.disk_read_only) && self.space_comes_at.is_none() {
-            self.coverage.hit("disk turns read-only");
             self.disk_may_fail = true;
             self.node.device.turn_read_only();
             self.space_comes_at = Some(now + self.chance.within(500, 8000));
@@ -250,6 +248,9 @@ impl World {
                 if is_spoilt {
                     self.coverage.hit("recovery from the image before");
                 }
+                // What was recovered is compared before anything is done with it.
+                let folds = self.node.fold(self.starts.len() as u64);
+                self.note_folds(folds);
                 self.helper_waits = true;
                 self.reader_waits = true;
             }
@@ -265,7 +266,7 @@ impl World {
             {
                 self.note(Event::StartFailed { why: error.to_string() });
                 self.coverage.hit("start fails on a fault");
-                self.node.device.heal();
+                self.node.device.heal(&mut self.coverage);
                 // Whoever runs it makes space: a start needs some of its own.
                 self.node.device.grow(32 * self.plan.group_size as u64);
                 self.space_comes_at = None;

@@ -27,7 +27,7 @@ impl World {
             guard.calm();
         }
         self.network.weather = CALM;
-        self.node.device.widen();
+        self.node.device.widen(&mut self.coverage);
         self.node.device.hurry();
         (self.space_comes_at, self.asleep) = (None, None);
         (self.dies_in, self.told_read_only) = (None, false);
@@ -59,7 +59,7 @@ impl World {
             return;
         }
         self.look_at_what_stays();
-        let folds = self.node.fold();
+        let folds = self.node.fold(0);
         self.note_folds(folds);
         self.note_waits();
         self.look_at_strangers();

@@ -31,7 +31,8 @@ struct Hunted {
 pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let variant = build()?;
-    tell(&format!("the variant is built: {:.0} s", began.elapsed().as_secs_f64()));
+    let built = began.elapsed().as_secs_f64();
+    tell(&format!("the variant is built: {built:.0} s"));
     let mut hunted = Vec::new();
     for (at, bug) in BUGS.iter().enumerate() {
         if is_chosen(args, at, bug.name) {
@@ -47,6 +48,7 @@ pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
             hunted.push(one);
         }
     }
+    let hunts = began.elapsed().as_secs_f64() - built;
     let seeds = 1 + hunted.iter().filter_map(|one| one.seed).max().unwrap_or(0);
     let runs = Runs { from: 0, seeds, lanes: None, jobs: args.jobs, before: || {} };
     std::panic::set_hook(Box::new(|_| {}));
@@ -60,7 +62,7 @@ pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
     let verdict = match (&missed[..], &broken[..]) {
         ([], []) => format!(
             "clean: {} bugs are found by the oracles of their promises, and {seeds} seeds without \
-             them are clean",
+             them are clean; the build took {built:.0} s, the hunts {hunts:.0} s",
             hunted.len()
         ),
         ([], broken) => format!("broken: without a bug seeds {broken:?} are not clean"),
@@ -72,7 +74,7 @@ pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     let seconds = began.elapsed().as_secs_f64();
     if args.json {
-        let told = told(is_clean, &hunted, seeds, &broken, seconds);
+        let told = told(is_clean, &hunted, seeds, &broken, [built, hunts, seconds]);
         writeln!(out, "{told}")?;
     } else {
         writeln!(out, "{:<30} {:<14} {:>5} {:>7}", "bug", "promise", "seed", "seconds")?;
@@ -86,7 +88,13 @@ pub(crate) fn self_test(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// For machines, on one line.
-fn told(is_clean: bool, hunted: &[Hunted], seeds: u64, broken: &[u64], seconds: f64) -> Value {
+fn told(
+    is_clean: bool,
+    hunted: &[Hunted],
+    seeds: u64,
+    broken: &[u64],
+    [built, hunts, seconds]: [f64; 3],
+) -> Value {
     let found = |one: &Hunted| {
         json!({
             "name": one.name,
@@ -102,6 +110,8 @@ fn told(is_clean: bool, hunted: &[Hunted], seeds: u64, broken: &[u64], seconds: 
         "bugs": hunted.iter().map(found).collect::<Vec<_>>(),
         "seeds": seeds,
         "failed": broken,
+        "build_seconds": built,
+        "hunt_seconds": hunts,
         "seconds": seconds,
     })
 }
@@ -220,7 +230,7 @@ pub(crate) fn hunt(args: &Args, name: &str) -> anyhow::Result<ExitCode> {
         other.map(|one| (verdict.seed, one))
     });
     let what = match found
-        .and_then(|verdict| verdict.broken.iter().find(|broken| broken.promise == bug.promise))
+        .and_then(|verdict| verdict.broken.iter().find(|broken| bug.is_told_by(broken)))
     {
         Some(broken) => broken.what.clone(),
         None => broken
@@ -253,7 +263,7 @@ mod tests {
             what: String::new(),
             seconds: 1.0,
         };
-        let told = told(true, &[hunted], 1, &[], 1.0);
+        let told = told(true, &[hunted], 1, &[], [1.0; 3]);
         assert_eq!(
             documented(include_str!("../../../../../doc/simulator.md"), "self-test"),
             printed(&told)
