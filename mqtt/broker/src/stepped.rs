@@ -35,6 +35,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(test)]
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -115,6 +116,31 @@ struct Store<D: Disk> {
     archive: Archive<D>,
     recovery: Recovery,
     covered: Lsn,
+}
+
+/// An image that is being made beside the broker. When the broker is killed it is dropped, as a
+/// process that ends takes its threads along.
+pub struct Making<D: Disk> {
+    images: Images<D>,
+    settled: Settled,
+    for_space: bool,
+}
+
+impl<D: Disk> Making<D> {
+    /// Makes it; whenever a piece was read or written `meanwhile` may let the broker go on, or give
+    /// it up. The last record that it covers, `None` if it would bring nothing.
+    ///
+    /// # Errors
+    /// Why there is none; the ones before are as they were.
+    pub fn make(&mut self, meanwhile: &dyn Fn() -> ControlFlow<()>) -> Result<Option<Lsn>, String> {
+        let pace: zzq_snapshot::Pace<'_> = &|_| meanwhile();
+        let made = if self.for_space {
+            self.images.make_room(&self.settled, pace)
+        } else {
+            self.images.make(&self.settled, pace)
+        };
+        made.map(|made| made.map(|made| made.lsn)).map_err(|error| error.to_string())
+    }
 }
 
 impl<D: Disk> Store<D> {
@@ -247,25 +273,58 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
     /// # Errors
     /// Why there is none; the ones before are as they were.
     pub fn image_step(&mut self) -> Result<Option<Lsn>, String> {
-        self.image_amid(&mut |_| ())
+        self.at_once(Self::begin_image)
     }
 
-    /// The same, and whenever its maker has read or written a piece of it the broker may go on.
+    /// Begins one: its maker is handed out, and the broker goes on as beside its thread. `None`:
+    /// there is no log, or one is being made.
+    pub fn begin_image(&mut self) -> Option<Making<D>> {
+        let images = self.take_images()?;
+        let settled = self.settled(&images);
+        Some(Making { images, settled, for_space: false })
+    }
+
+    /// The same, of an image for space; `None` also where space is not low.
+    pub fn begin_room(&mut self) -> Option<Making<D>> {
+        let limits = self.shared.options.disk_limits;
+        if self.images()?.look_after_space(limits) < Space::Low {
+            return None;
+        }
+        Some(Making { for_space: true, ..self.begin_image()? })
+    }
+
+    /// The end of what was begun, in the same life of the broker.
+    pub fn end_image(&mut self, making: Making<D>) {
+        if let Some(store) = &mut self.store {
+            store.images = Some(making.images);
+        }
+    }
+
+    fn at_once(
+        &mut self,
+        begin: impl FnOnce(&mut Self) -> Option<Making<D>>,
+    ) -> Result<Option<Lsn>, String> {
+        let Some(mut making) = begin(self) else { return Ok(None) };
+        let made = making.make(&|| ControlFlow::Continue(()));
+        self.end_image(making);
+        made
+    }
+
+    /// As [`Stepped::image_step`], and whenever its maker has read or written a piece of it the
+    /// broker may go on.
+    #[cfg(test)]
     pub(crate) fn image_amid(
         &mut self,
         meanwhile: &mut dyn FnMut(&mut Self),
     ) -> Result<Option<Lsn>, String> {
-        let Some(mut images) = self.take_images() else { return Ok(None) };
-        let settled = self.settled(&images);
+        let Some(mut making) = self.begin_image() else { return Ok(None) };
         let (broker, meanwhile) = (RefCell::new(&mut *self), RefCell::new(meanwhile));
-        let made = images.make(&settled, &|_| {
+        let made = making.make(&|| {
             (meanwhile.borrow_mut())(&mut broker.borrow_mut());
             ControlFlow::Continue(())
         });
-        if let Some(store) = &mut self.store {
-            store.images = Some(images);
-        }
-        made.map(|made| made.map(|made| made.lsn)).map_err(|error| error.to_string())
+        self.end_image(making);
+        made
     }
 
     /// What the lanes say, as at the end of a turn without anything to do.
@@ -298,17 +357,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
     /// # Errors
     /// As [`Stepped::image_step`].
     pub fn room_step(&mut self) -> Result<Option<Lsn>, String> {
-        let limits = self.shared.options.disk_limits;
-        let Some(mut images) = self.take_images() else { return Ok(None) };
-        let mut made = Ok(None);
-        if images.look_after_space(limits) >= Space::Low {
-            let settled = self.settled(&images);
-            made = images.make_room(&settled, zzq_snapshot::at_full_speed());
-        }
-        if let Some(store) = &mut self.store {
-            store.images = Some(images);
-        }
-        made.map(|made| made.map(|made| made.lsn)).map_err(|error| error.to_string())
+        self.at_once(Self::begin_room)
     }
 
     /// A connection that a lane accepts in its next turn.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// All names. A fault or operation without one here is a defect.
-pub const KINDS: [&str; 168] = [
+pub const KINDS: [&str; 170] = [
     "op connect",
     "op connect clean",
     "op connect with will",
@@ -162,6 +162,8 @@ pub const KINDS: [&str; 168] = [
     "queue read back",
     "image made",
     "image made for space",
+    "image made amid turns",
+    "crash amid an image",
     "image given up",
     "copy made",
     "copy restored to a record",

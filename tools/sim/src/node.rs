@@ -3,9 +3,10 @@
 //! Owns: starts, deaths, and the comparison of live state with the fold of the log at each death.
 //! Does not know: clients.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use zzq_broker::stepped::{Stepped, SteppedOptions};
+use zzq_broker::stepped::{Making, Stepped, SteppedOptions};
 use zzq_broker::{BrokerOptions, StartError};
 use zzq_engine::image::{Sections, Select};
 use zzq_engine::{NoEffects, Record, Shard, State};
@@ -159,24 +160,53 @@ impl Node {
         folds
     }
 
-    /// Lets the broker make an image; whether it did, and how that compares with the fold of the
-    /// whole log. `None`: the disk did not let it.
-    pub fn image(&mut self) -> Option<Result<bool, String>> {
+    /// Begins an image, or one for the space that it brings where space is low; what it covers will
+    /// be compared. `None`: there is nothing to be made, or the disk does not let it.
+    pub fn begin_image(&mut self, for_space: bool) -> Option<Result<Making<SimDisk>, String>> {
         let broker = self.broker.as_mut()?;
         match self.folded.follow(broker.log()?) {
             Ok(true) => {}
             Ok(false) => return None,
             Err(error) => return Some(Err(error)),
         }
-        match broker.image_step().ok()? {
+        let begun = if for_space { broker.begin_room() } else { broker.begin_image() };
+        begun.map(Ok)
+    }
+
+    /// The image is made, or not; how it compares with the fold of the whole log. One that does not
+    /// cover all of that has no fold to be compared with.
+    pub fn end_image(
+        &mut self,
+        making: Making<SimDisk>,
+        made: Result<Option<Lsn>, String>,
+    ) -> Option<Result<bool, String>> {
+        let broker = self.broker.as_mut()?;
+        broker.end_image(making);
+        match made.ok()? {
             None => Some(Ok(false)),
             Some(_) if self.device.disk.is_off() => None,
-            // A copy has no faults to come.
-            Some(_) => {
-                let copy = self.device.disk.restart();
-                Some(self.folded.compare(&copy, broker.log()?).map(|()| true))
+            Some(lsn) => {
+                // A copy has no faults to come.
+                let (copy, log) = (self.device.disk.restart(), broker.log()?);
+                let compared = if lsn < self.folded.applied() {
+                    look_at_all(&copy, log).map(drop)
+                } else {
+                    self.folded.compare(&copy, log)
+                };
+                Some(compared.map(|()| true))
             }
         }
+    }
+
+    /// Lets the broker make an image at once; whether it did, and how that compares. `None`: the
+    /// disk did not let it.
+    pub fn image(&mut self) -> Option<Result<bool, String>> {
+        let mut making = match self.begin_image(false)? {
+            Ok(making) => making,
+            Err(error) => return Some(Err(error)),
+        };
+        let made = making.make(&|| ControlFlow::Continue(()));
+        self.end_image(making, made)
     }
 
     /// Changes a bit of the newest image where the one before it is as good. False: there are not
@@ -237,30 +267,6 @@ impl Node {
         let now = self.clock.reading().wall_ms;
         Log::open(disk, options, now, &mut visit).map_err(|error| error.to_string())?;
         Ok(state)
-    }
-
-    /// Lets the broker make an image for the space that it brings, as [`Node::image`]. One that
-    /// does not cover all of the log has no fold to be compared with.
-    pub fn room(&mut self) -> Option<Result<bool, String>> {
-        let broker = self.broker.as_mut()?;
-        match self.folded.follow(broker.log()?) {
-            Ok(true) => {}
-            Ok(false) => return None,
-            Err(error) => return Some(Err(error)),
-        }
-        match broker.room_step().ok()? {
-            None => Some(Ok(false)),
-            Some(_) if self.device.disk.is_off() => None,
-            Some(lsn) => {
-                let (copy, log) = (self.device.disk.restart(), broker.log()?);
-                let compared = if lsn < self.folded.applied() {
-                    look_at_all(&copy, log).map(drop)
-                } else {
-                    self.folded.compare(&copy, log)
-                };
-                Some(compared.map(|()| true))
-            }
-        }
     }
 
     /// Tells the broker to stop.

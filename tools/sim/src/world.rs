@@ -9,6 +9,7 @@ mod damage;
 mod faults;
 mod full;
 mod heal;
+mod image;
 mod kept;
 mod lodger;
 mod space;
@@ -55,6 +56,9 @@ pub struct World {
     damages: Chance,
     /// A copy is being made.
     copying: bool,
+    amid: Chance,
+    /// An image is being made.
+    imaging: bool,
     faults: Faults,
     /// Client operations that the faults have seen.
     counted: u64,
@@ -209,6 +213,8 @@ impl World {
             copies: Chance::new(seed, "copies"),
             damages: Chance::new(seed, "damage"),
             copying: false,
+            amid: Chance::new(seed, "amid an image"),
+            imaging: false,
             counted: 0,
             calm: false,
             asleep: None,

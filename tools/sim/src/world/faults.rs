@@ -84,19 +84,14 @@ impl World {
 
     /// An image is made between any two steps; the power may go with any operation of it.
     fn make_image(&mut self) {
+        if self.imaging {
+            return;
+        }
         if self.images.once_in(self.faults.in_image) {
             self.node.device.disk.cut_power(self.images.within(1, 25));
             self.power_counts = true;
         }
-        let Some(outcome) = self.node.image() else {
-            self.coverage.hit("image given up");
-            return;
-        };
-        if outcome == Ok(true) {
-            self.coverage.hit("image made");
-        }
-        self.helper_waits = true;
-        self.note(Event::Imaged { outcome: outcome.map(drop) });
+        self.image(false);
     }
 
     /// The power goes when somebody holds a message that the disk may not have, and has not

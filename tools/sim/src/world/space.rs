@@ -22,7 +22,11 @@ impl World {
             self.note(Event::Space { full });
         }
         // History would go, and what is missing of it would be no loss.
-        if space >= Space::Low && self.now() >= self.room_at && !self.plan.retains() {
+        if space >= Space::Low
+            && !self.imaging
+            && self.now() >= self.room_at
+            && !self.plan.retains()
+        {
             self.room_at = self.now() + self.room.within(20, 1500);
             self.make_room();
         }
@@ -52,14 +56,6 @@ impl World {
             self.node.device.disk.cut_power(self.room.within(1, 25));
             self.power_counts = true;
         }
-        let Some(outcome) = self.node.room() else {
-            self.coverage.hit("image given up");
-            return;
-        };
-        if outcome == Ok(true) {
-            self.coverage.hit("image made for space");
-        }
-        self.helper_waits = true;
-        self.note(Event::Imaged { outcome: outcome.map(drop) });
+        self.image(true);
     }
 }
