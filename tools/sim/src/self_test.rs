@@ -75,16 +75,16 @@ mod wal {
 /// All that seeds find.
 pub const BUGS: &[Bug] = bugs! {
     "acknowledge-before-durable" breaks "delivered": broker AcknowledgedEarly, 21;
-    "lose-a-receipt" breaks "exactly_once": broker ReceiptLost, 5;
+    "lose-a-receipt" breaks "exactly_once": broker ReceiptLost, 2;
     "pubrel-ungated" breaks "exactly_once": broker PubrelUngated, 21;
     "identifier-at-send" breaks "exactly_once": broker IdentifierAtSend, 7;
     "repeat-answered-at-once" breaks "past": broker RepeatAnsweredAtOnce, 107;
-    "early-at-qos-0" breaks "exactly_once": broker EarlyAtQos0, 39;
-    "overlay-off" breaks "exactly_once": engine OverlayOff, 23;
+    "early-at-qos-0" breaks "exactly_once": broker EarlyAtQos0, 29;
+    "overlay-off" breaks "exactly_once": engine OverlayOff, 58;
     "apply-in-arrival-order" breaks "folds": broker ArrivalOrder, 2;
     "panic-in-apply" breaks "invariants": engine ApplyPanics, 2;
     "blocking-push" breaks "healed": broker BlockingPush, 6;
-    "error-after-hand-over" breaks "refused": broker ErrorAfterHandOver, 14;
+    "error-after-hand-over" breaks "refused": broker ErrorAfterHandOver, 23;
     "apply-twice" breaks "exactly_once": engine ApplyTwice, 4;
     "identifier-reused" breaks "protocol": engine IdentifierReused, 21;
     "history-ends-early" breaks "past": engine HistoryEndsEarly, 69;
@@ -92,7 +92,7 @@ pub const BUGS: &[Bug] = bugs! {
     "wills-at-once" breaks "wills": engine WillsAtOnce, 0;
     "long-wills-at-once" breaks "wills": engine LongWillsAtOnce, 0;
     "sessions-stay" breaks "presence": engine SessionsStay, 0;
-    "drops-uncounted" breaks "limits": broker DropsUncounted, 37;
+    "drops-uncounted" breaks "limits": broker DropsUncounted, 53;
     "drops-acknowledged" breaks "dropped": broker DropsAcknowledged, 160;
     "suback-at-commit" breaks "delivered": broker SubackAtCommit, 20;
     "retained-before-fence" breaks "retained": broker RetainedBeforeFence, 20;
@@ -101,7 +101,7 @@ pub const BUGS: &[Bug] = bugs! {
     "expiry-not-lowered" breaks "expiry": broker ExpiryNotLowered, 10;
     "denied-delivered" breaks "denied": broker DeniedDelivered, 4;
     "alias-forgotten" breaks "cut_off": broker AliasForgotten, 0;
-    "connect-size-ignored" breaks "let_in": broker ConnectSizeIgnored, 1;
+    "connect-size-ignored" breaks "let_in": broker ConnectSizeIgnored, 9;
     "held-last-first" breaks "order": broker HeldLastFirst, 2;
     "start-ignored" breaks "cursors": broker StartIgnored, 186;
     "retention-ignored" breaks "retention": broker RetentionIgnored, 11;
@@ -109,8 +109,8 @@ pub const BUGS: &[Bug] = bugs! {
     "full-for-good" breaks "space": broker FullForGood, 6;
     "nothing-let-go" breaks "let_go": broker NothingLetGo, 1;
     "history-begins-late" breaks "retention": broker HistoryBeginsLate, 4;
-    "nobody-let-in" breaks "let_in": broker NobodyLetIn, 11;
-    "orphans-kept" breaks "groups": broker OrphansKept, 150;
+    "nobody-let-in" breaks "let_in": broker NobodyLetIn, 133;
+    "orphans-kept" breaks "groups": broker OrphansKept, 151;
     "copy-without-images" breaks "copies": journal ImagesLeftOut, 14;
     "spares-of-before" breaks "strangers": wal SparesOfBefore, 1;
     "cut-in-place" breaks "presence": wal NotInPlace, 120;
