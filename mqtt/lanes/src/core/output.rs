@@ -13,6 +13,8 @@ use super::pool::Pool;
 /// A tail of this size is closed when its connection is blocked, so that what was sent can be
 /// given back while more is appended.
 const SEAL: usize = 32 << 10;
+/// Bytes of one piece.
+const PIECE_MOST: usize = u32::MAX as usize;
 /// Pieces given to one write.
 pub(crate) const MAX_SLICES: usize = 32;
 /// A buffer below this grows where it is. A connection that is to take no more than it needs takes
@@ -30,8 +32,8 @@ pub(crate) struct Output {
     /// What is before the tail; nothing in the usual case.
     sealed: Option<Box<Sealed>>,
     tail: Vec<u8>,
-    /// Bytes of the first piece that were sent.
-    sent: usize,
+    /// Bytes of the first piece that were sent. No piece has more than [`PIECE_MOST`].
+    sent: u32,
     queued: usize,
     /// Room the next tail starts with: what the last one came to.
     hint: u32,
@@ -154,12 +156,16 @@ impl Output {
         self.queued += bytes;
     }
 
-    pub(crate) fn push_shared(&mut self, bytes: Bytes, pool: &mut Pool) {
+    pub(crate) fn push_shared(&mut self, mut bytes: Bytes, pool: &mut Pool) {
         if bytes.is_empty() {
             return;
         }
         self.seal(pool);
         self.queued += bytes.len();
+        while bytes.len() > PIECE_MOST {
+            let first = bytes.split_to(PIECE_MOST);
+            self.sealed(pool).push(Piece::Shared(first));
+        }
         self.sealed(pool).push(Piece::Shared(bytes));
     }
 
@@ -169,7 +175,7 @@ impl Output {
             return;
         }
         self.queued += bytes.len();
-        let sent = std::mem::take(&mut self.sent);
+        let sent = std::mem::take(&mut self.sent) as usize;
         if sent > 0 {
             // What is left of the first piece comes along, since only the first may begin in its
             // middle.
@@ -208,7 +214,7 @@ impl Output {
     pub(crate) fn slices<'a>(&'a self, into: &mut [IoSlice<'a>; MAX_SLICES]) -> (usize, usize) {
         let sealed = self.sealed.iter().flat_map(|sealed| &sealed.pieces).map(Piece::as_slice);
         let pieces = sealed.chain(std::iter::once(self.tail.as_slice()));
-        let (mut count, mut length, mut skip) = (0, 0, self.sent);
+        let (mut count, mut length, mut skip) = (0, 0, self.sent as usize);
         for (slot, piece) in into.iter_mut().zip(pieces) {
             let piece = &piece[std::mem::take(&mut skip)..];
             if !piece.is_empty() {
@@ -224,23 +230,29 @@ impl Output {
     pub(crate) fn advance(&mut self, bytes: usize, pool: &mut Pool) {
         assert!(bytes <= self.queued, "{bytes} sent of {} queued", self.queued);
         self.queued -= bytes;
-        self.sent += bytes;
+        let mut sent = self.sent as usize + bytes;
         if let Some(sealed) = &mut self.sealed {
             while let Some(first) = sealed.pieces.front() {
                 let length = first.as_slice().len();
-                if self.sent < length {
-                    return;
+                if sent < length {
+                    return self.note_sent(sent);
                 }
-                self.sent -= length;
+                sent -= length;
                 if let Some(Piece::Owned(buffer)) = sealed.pop() {
                     pool.give(buffer);
                 }
             }
         }
-        assert!(self.sent <= self.tail.len(), "sent beyond the tail");
-        if self.sent == self.tail.len() {
-            self.release(pool);
+        assert!(sent <= self.tail.len(), "sent beyond the tail");
+        if sent == self.tail.len() {
+            return self.release(pool);
         }
+        self.note_sent(sent);
+    }
+
+    fn note_sent(&mut self, sent: usize) {
+        let Ok(sent) = u32::try_from(sent) else { unreachable!("a piece of {sent} bytes or more") };
+        self.sent = sent;
     }
 
     /// Gives all buffers back, sent or not.
