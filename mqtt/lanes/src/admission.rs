@@ -127,21 +127,39 @@ impl Drop for Admission {
     }
 }
 
+/// When to say something about what a flood may bring.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    /// No line before this.
+    quiet_until: Millis,
+    /// What has happened since the last line.
+    unsaid: u64,
+}
+
+impl Complaints {
+    /// How often it has happened since the last line, this time included, when it is time for one.
+    pub(crate) fn complain(&mut self, now: Millis) -> Option<u64> {
+        self.unsaid += 1;
+        if now < self.quiet_until {
+            return None;
+        }
+        self.quiet_until = now + QUIET;
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
 /// The door of one listener.
 #[derive(Debug)]
 pub(crate) struct Door {
     places: Places,
     stats: Arc<ListenerStats>,
-    /// No line before this.
-    quiet_until: Millis,
-    /// Turned away since the last line.
-    unsaid: u64,
+    complaints: Complaints,
 }
 
 impl Door {
     pub(crate) fn new(places: Places, taken: Arc<Taken>) -> Self {
         let stats = Arc::new(ListenerStats { taken, ..ListenerStats::default() });
-        Self { places, stats, quiet_until: Millis::default(), unsaid: 0 }
+        Self { places, stats, complaints: Complaints::default() }
     }
 
     pub(crate) fn stats(&self) -> &Arc<ListenerStats> {
@@ -158,7 +176,7 @@ impl Door {
         let Places { all, each_address } = self.places;
         if !self.stats.taken.enter(all) {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
-            if let Some(closed) = self.complain(now) {
+            if let Some(closed) = self.complaints.complain(now) {
                 tracing::warn!(%local, peer = %addr, max_connections = all, closed,
                     "closes new connections: there are as many as --max-connections allows");
             }
@@ -171,7 +189,7 @@ impl Door {
         {
             self.stats.taken.leave();
             self.stats.refused_address.fetch_add(1, Ordering::Relaxed);
-            if let Some(closed) = self.complain(now) {
+            if let Some(closed) = self.complaints.complain(now) {
                 tracing::warn!(%local, peer = %addr, max_connections_each = each_address, closed,
                     "closes new connections: their address has as many as \
                      --max-connections-each allows");
@@ -180,16 +198,6 @@ impl Door {
         }
         self.stats.open.fetch_add(1, Ordering::Relaxed);
         Some(Admission { stats: Arc::clone(&self.stats), origin: origin.map(Box::new) })
-    }
-
-    /// How many were turned away since the last line, this one included, when it is time for one.
-    fn complain(&mut self, now: Millis) -> Option<u64> {
-        self.unsaid += 1;
-        if now < self.quiet_until {
-            return None;
-        }
-        self.quiet_until = now + QUIET;
-        Some(std::mem::take(&mut self.unsaid))
     }
 }
 
@@ -275,10 +283,10 @@ mod tests {
 
     #[test]
     fn a_flood_is_one_line_and_the_next_says_how_many_there_were() {
-        let mut door = door(0, 0);
-        assert_eq!(door.complain(Millis(5)), Some(1));
-        assert_eq!(door.complain(Millis(6)), None);
-        assert_eq!(door.complain(Millis(10_004)), None);
-        assert_eq!(door.complain(Millis(10_005)), Some(3));
+        let mut complaints = Complaints::default();
+        assert_eq!(complaints.complain(Millis(5)), Some(1));
+        assert_eq!(complaints.complain(Millis(6)), None);
+        assert_eq!(complaints.complain(Millis(10_004)), None);
+        assert_eq!(complaints.complain(Millis(10_005)), Some(3));
     }
 }
