@@ -141,6 +141,14 @@ impl Driver for ChosenDriver {
         either!(self, driver => driver.shut(conn));
     }
 
+    fn is_sending(&self, conn: ConnId) -> bool {
+        match &self.chosen {
+            Chosen::Epoll(driver) => driver.is_sending(conn),
+            Chosen::Uring(driver) => driver.is_sending(conn),
+            Chosen::ToBegin(_) => false,
+        }
+    }
+
     fn close(&mut self, conn: ConnId) {
         either!(self, driver => driver.close(conn));
     }

@@ -52,6 +52,12 @@ pub trait Driver {
     /// Tells the peer that nothing follows.
     fn shut(&mut self, conn: ConnId);
 
+    /// Whether it has output of the connection that counts as taken and was not sent. Where it was
+    /// shut, an event says that the connection can be written when all of that is.
+    fn is_sending(&self, _: ConnId) -> bool {
+        false
+    }
+
     /// Closes, whatever is unsent.
     fn close(&mut self, conn: ConnId);
 

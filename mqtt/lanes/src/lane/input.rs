@@ -40,6 +40,9 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         }
         if unblocked {
             self.core.mark_dirty(id);
+        } else if ready.writable {
+            self.close_drained(id);
+            self.settle();
         }
     }
 
@@ -256,13 +259,25 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.core.counters.dropped_input += got as u64;
         let Some(conn) = self.core.conns.get_mut(id) else { return };
         conn.discarded = conn.discarded.saturating_add(u32::try_from(got).unwrap_or(u32::MAX));
-        if conn.phase == Phase::Draining
-            && (conn.flags.has(Flags::ENDED) || conn.discarded > DISCARD_MAX)
+        if conn.phase == Phase::Draining && conn.discarded > DISCARD_MAX {
+            let why = conn.reason;
+            self.core.doom(id, why);
+        }
+        self.close_drained(id);
+        self.settle();
+    }
+
+    /// Closes if both ends have said that nothing follows and all is sent. What the driver still
+    /// has would be lost with the connection.
+    fn close_drained(&mut self, id: ConnId) {
+        if let Some(conn) = self.core.conns.get(id)
+            && conn.phase == Phase::Draining
+            && conn.flags.has(Flags::ENDED)
+            && !self.driver.is_sending(id)
         {
             let why = conn.reason;
             self.core.doom(id, why);
         }
-        self.settle();
     }
 }
 

@@ -150,13 +150,13 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     fn end(&mut self, id: ConnId) {
         let Some(conn) = self.core.conns.get_mut(id) else { return };
         let why = conn.reason;
-        if conn.flags.has(Flags::ENDED) {
+        self.driver.shut(id);
+        if conn.flags.has(Flags::ENDED) && !self.driver.is_sending(id) {
             self.core.doom(id, why);
             return;
         }
         conn.phase = Phase::Draining;
         conn.flags.set(Flags::READABLE);
-        self.driver.shut(id);
         self.core.enqueue(id);
         let due = self.core.now + self.core.limits.linger;
         self.core.set_timer(id, LINGER, due);

@@ -635,7 +635,14 @@ impl Driver for UringDriver {
         if matches!(link.output, Output::Nothing) {
             // Fails only on a connection that is broken already, which the kernel tells.
             let _ = shutdown(&link.socket, Shutdown::Write);
+        } else {
+            link.is_awaited = true;
         }
+    }
+
+    fn is_sending(&self, conn: ConnId) -> bool {
+        let link = self.key(conn).and_then(|key| self.links.get(key));
+        link.is_some_and(|link| !link.is_broken && !matches!(link.output, Output::Nothing))
     }
 
     fn close(&mut self, conn: ConnId) {

@@ -381,6 +381,31 @@ fn what_a_socket_did_not_take_leaves_while_the_lane_sleeps() {
     drop(peer);
 }
 
+/// Its close would lose what counts as sent: the lane waits for that.
+#[test]
+fn what_waits_in_a_slot_is_known_and_its_leaving_is_told() {
+    let waker = LaneWaker::with_eventfd().unwrap();
+    let Some(mut driver) = driver(&waker) else { return };
+    let (ours, mut peer) = strict_pair();
+    driver.add(FIRST, ours.into()).unwrap();
+    let block = vec![1; 64 << 10];
+    while let Write::Took(1..) = driver.write(FIRST, &[IoSlice::new(&block)]) {}
+    assert!(!driver.is_sending(FIRST));
+    assert!(matches!(driver.write(FIRST, &[IoSlice::new(b"a")]), Write::Took(1)));
+    driver.wait(Rest::Now, &waker, &mut Vec::new());
+    driver.shut(FIRST);
+    assert!(driver.is_sending(FIRST));
+    let read = thread::spawn(move || {
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).unwrap();
+        got.last().copied()
+    });
+    wait_for(&mut driver, &waker, |ready| ready.writable);
+    assert!(!driver.is_sending(FIRST));
+    driver.close(FIRST);
+    assert_eq!(read.join().unwrap(), Some(b'a'));
+}
+
 #[test]
 fn what_does_not_fit_a_slot_does_not_overtake_it() {
     let waker = LaneWaker::with_eventfd().unwrap();
