@@ -1,12 +1,13 @@
 //! What an application of the lanes implements, and what it is told.
 //!
 //! Assumes: a handler belongs to one lane and is called by that lane alone, one call at a time.
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use crate::{
     id::{ConnId, LaneIndex, ListenerId, TimerSlot, WatchId},
     io::LaneIo,
     time::Millis,
+    transport::TlsPeer,
 };
 
 /// The application's half of a lane.
@@ -23,7 +24,7 @@ pub trait Handler: Sized {
     /// The lane starts; nothing else has been called yet.
     fn started(&mut self, _io: &mut LaneIo<'_, Self>) {}
 
-    /// A connection came in through a listener.
+    /// A connection came in through a listener; over TLS, its handshake is done.
     fn accepted(&mut self, io: &mut LaneIo<'_, Self>, conn: ConnId, peer: &PeerInfo);
 
     /// A connection arrived from another lane. Its unread input follows in
@@ -102,7 +103,7 @@ pub trait Handler: Sized {
 }
 
 /// Who connected, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
     /// The peer's address; IPv4 as such, also through an IPv6 listener.
     pub addr: SocketAddr,
@@ -110,6 +111,8 @@ pub struct PeerInfo {
     pub listener: ListenerId,
     /// What [`crate::BindOptions::tag`] says.
     pub tag: u32,
+    /// What its TLS handshake has shown; `None`: it does not use TLS.
+    pub tls: Option<Arc<TlsPeer>>,
 }
 
 /// How a connection is closed.

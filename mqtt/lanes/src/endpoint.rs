@@ -1,4 +1,4 @@
-//! Endpoints as users write them: `tcp://host:port`.
+//! Endpoints as users write them: `tcp://host:port`, `tls://host:port`.
 //!
 //! Assumes: nothing is resolved or bound here. A transport that this build lacks is named in the
 //! error, so that a typing mistake and a missing feature read differently.
@@ -9,8 +9,13 @@ use thiserror::Error;
 /// The port of an endpoint that names none.
 pub const DEFAULT_PORT: u16 = 1883;
 
+/// The port of an endpoint over TLS that names none.
+pub const DEFAULT_TLS_PORT: u16 = 8883;
+
 /// Transports that are planned and not built in.
-const ABSENT: [&str; 8] = ["tls", "mqtts", "ws", "wss", "quic", "ipc", "inproc", "udp"];
+const ABSENT: [&str; 6] = ["ws", "wss", "quic", "ipc", "inproc", "udp"];
+/// Names of the TLS transport.
+const TLS: [&str; 2] = ["tls", "mqtts"];
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +23,17 @@ const ABSENT: [&str; 8] = ["tls", "mqtts", "ws", "wss", "quic", "ipc", "inproc",
 pub enum Endpoint {
     /// `tcp://host:port`
     Tcp(TcpEndpoint),
+    /// `tls://host:port`: TLS over TCP.
+    Tls(TcpEndpoint),
+}
+
+impl Endpoint {
+    /// The TCP endpoint beneath.
+    pub fn tcp(&self) -> &TcpEndpoint {
+        match self {
+            Self::Tcp(tcp) | Self::Tls(tcp) => tcp,
+        }
+    }
 }
 
 /// A host and a port.
@@ -67,6 +83,12 @@ pub enum BindError {
     /// It is not an endpoint.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// It is an endpoint over TLS, and there is nothing to serve it with.
+    #[error("{0}: TLS takes a certificate")]
+    NoCertificate(Endpoint),
+    /// It is no endpoint over TLS, and there is a certificate for it.
+    #[error("{0}: a certificate is for tls:// only")]
+    NotTls(Endpoint),
     /// Its host name means no address.
     #[error("cannot resolve {endpoint}: {source}")]
     Resolve {
@@ -97,9 +119,13 @@ impl FromStr for Endpoint {
         };
         let (endpoint, scheme) = (text.to_owned(), scheme.to_ascii_lowercase());
         match scheme.as_str() {
-            "tcp" | "mqtt" => tcp(rest)
+            "tcp" | "mqtt" => tcp(rest, DEFAULT_PORT)
                 .map(Endpoint::Tcp)
                 .map_err(|reason| EndpointError::Address { endpoint, reason }),
+            tls if TLS.contains(&tls) && cfg!(feature = "tls") => tcp(rest, DEFAULT_TLS_PORT)
+                .map(Endpoint::Tls)
+                .map_err(|reason| EndpointError::Address { endpoint, reason }),
+            tls if TLS.contains(&tls) => Err(EndpointError::NotInThisBuild { endpoint, scheme }),
             known if ABSENT.contains(&known) => {
                 Err(EndpointError::NotInThisBuild { endpoint, scheme })
             }
@@ -108,7 +134,7 @@ impl FromStr for Endpoint {
     }
 }
 
-fn tcp(rest: &str) -> Result<TcpEndpoint, &'static str> {
+fn tcp(rest: &str, default_port: u16) -> Result<TcpEndpoint, &'static str> {
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (host, port) = if let Some(bracketed) = rest.strip_prefix('[') {
         let (host, after) = bracketed.split_once(']').ok_or("the bracket [ is not closed")?;
@@ -135,7 +161,7 @@ fn tcp(rest: &str) -> Result<TcpEndpoint, &'static str> {
         return Err("not a host name or address");
     }
     let port = match port {
-        None => DEFAULT_PORT,
+        None => default_port,
         Some(port) if port.starts_with('+') => return Err("the port is not a number up to 65535"),
         Some(port) => port.parse().map_err(|_| "the port is not a number up to 65535")?,
     };
@@ -144,11 +170,15 @@ fn tcp(rest: &str) -> Result<TcpEndpoint, &'static str> {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(TcpEndpoint { host, port }) if host.contains(':') => {
-                write!(f, "tcp://[{host}]:{port}")
-            }
-            Self::Tcp(TcpEndpoint { host, port }) => write!(f, "tcp://{host}:{port}"),
+        let scheme = match self {
+            Self::Tcp(_) => "tcp",
+            Self::Tls(_) => "tls",
+        };
+        let TcpEndpoint { host, port } = self.tcp();
+        if host.contains(':') {
+            write!(f, "{scheme}://[{host}]:{port}")
+        } else {
+            write!(f, "{scheme}://{host}:{port}")
         }
     }
 }
@@ -171,6 +201,27 @@ mod tests {
             ("tcp://[::]", "tcp://[::]:1883"),
         ] {
             assert_eq!(shown(text).as_deref(), Ok(expected));
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_endpoints_are_read_and_written() {
+        for (text, expected) in [
+            ("tls://0.0.0.0:1883", "tls://0.0.0.0:1883"),
+            ("MQTTS://localhost", "tls://localhost:8883"),
+            ("tls://[::1]", "tls://[::1]:8883"),
+        ] {
+            assert_eq!(shown(text).as_deref(), Ok(expected));
+        }
+        assert!(matches!(shown("tls://:1"), Err(EndpointError::Address { .. })));
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn a_build_without_tls_says_so() {
+        for text in ["tls://localhost", "mqtts://localhost:8883"] {
+            assert!(matches!(shown(text), Err(EndpointError::NotInThisBuild { .. })));
         }
     }
 

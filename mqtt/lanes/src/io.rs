@@ -122,6 +122,11 @@ impl<H: Handler> LaneIo<'_, H> {
         self.core.totals.output_held
     }
 
+    /// Sets [`crate::Limits::handshake`].
+    pub fn limit_handshake(&mut self, most: std::time::Duration) {
+        self.core.limits.handshake = most;
+    }
+
     /// Sets [`crate::Limits::output_bytes`].
     pub fn limit_output(&mut self, bytes: usize) {
         self.core.limits.output_bytes = bytes;

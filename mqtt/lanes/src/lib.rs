@@ -1,7 +1,7 @@
 //! IO lanes: a thread, its connections, its buffers.
 //!
 //! Owns: sockets, readiness, buffers, rings between lanes, transports.
-//! Does not know: MQTT packet types, files.
+//! Does not know: MQTT packet types; files, but for the certificates of a TLS listener.
 //!
 //! An application is a [`Handler`]: one value for each lane, called with bytes that came in and
 //! with a [`LaneIo`] that takes what shall go out. [`Context`] runs lanes as threads over epoll, or
@@ -57,20 +57,26 @@ mod lane;
 mod listener;
 mod ring;
 mod time;
+pub mod transport;
 mod waker;
 
+#[cfg(feature = "tls")]
+pub use crate::transport::tls::{
+    ClientCerts, FileFault, HandshakeFault, TlsError, TlsFiles, TlsPart, TlsServer, TlsStats,
+};
 pub use crate::{
     admission::{Admission, ListenerStats},
     app::{Close, CloseReason, Handler, PeerInfo},
     context::{Bound, Completion, Context, ContextBuilder, Lanes, Seat},
     core::{BufferTotals, Counters, Limits},
     driver::{BusyPoll, DriverKind},
-    endpoint::{BindError, DEFAULT_PORT, Endpoint, EndpointError, TcpEndpoint},
+    endpoint::{BindError, DEFAULT_PORT, DEFAULT_TLS_PORT, Endpoint, EndpointError, TcpEndpoint},
     id::{ConnId, LaneIndex, ListenerId, TimerSlot, WatchId},
     io::{LaneIo, Output},
     lane::{Lane, LaneParts, group},
     listener::{BindOptions, Listener},
     ring::{Class, Inlet, Outlet, RingCapacity, ring},
     time::Millis,
+    transport::{TlsPeer, TlsVersion},
     waker::LaneWaker,
 };

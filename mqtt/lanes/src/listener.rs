@@ -178,7 +178,7 @@ impl Listener {
                     // A peer that is gone already may have no address.
                     let Some(addr) = addr else { continue };
                     let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
-                    let peer = PeerInfo { addr, listener: self.id, tag: self.tag };
+                    let peer = PeerInfo { addr, listener: self.id, tag: self.tag, tls: None };
                     let admission = self.door.admit(now, addr, self.addr);
                     if admission.is_some() {
                         events.push(Event::Accepted(Accepted { socket, peer, admission }));

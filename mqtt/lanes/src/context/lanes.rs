@@ -14,10 +14,12 @@ use std::{
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::completion::{Completion, Promise, promise};
+#[cfg(feature = "tls")]
+use crate::transport::tls::TlsServer;
 use crate::{
     admission::{ListenerStats, Taken},
     app::Handler,
-    driver::{ChosenDriver, DriverKind},
+    driver::{Driver, DriverKind, LaneDriver},
     endpoint::{BindError, Endpoint, TcpEndpoint},
     id::ListenerId,
     lane::{Command, Lane},
@@ -43,9 +45,12 @@ struct Inner {
 
 #[derive(Debug)]
 struct Handle {
-    commands: Sender<Command<Listener>>,
+    commands: Sender<Command<Door>>,
     waker: LaneWaker,
 }
+
+/// A listener, as the lanes' driver takes it.
+type Door = <LaneDriver as Driver>::Listener;
 
 /// Promises that are kept, by being dropped, when the last lane has ended.
 #[derive(Debug, Default)]
@@ -64,7 +69,7 @@ pub struct Bound {
     pub stats: Arc<ListenerStats>,
 }
 
-type Seated<H> = Vec<(Sender<Command<Listener>>, Lane<H, ChosenDriver>)>;
+type Seated<H> = Vec<(Sender<Command<Door>>, Lane<H, LaneDriver>)>;
 
 impl Lanes {
     pub(super) fn start<H: Handler + Send + 'static>(
@@ -113,15 +118,45 @@ impl Lanes {
         endpoint: &str,
         options: BindOptions,
     ) -> Completion<Result<Bound, BindError>> {
-        match self.listener(endpoint, options) {
-            Ok(listener) => self.listen(listener),
+        let listener = match endpoint.parse() {
+            Ok(endpoint @ Endpoint::Tcp(_)) => self.listener(endpoint, options),
+            Ok(endpoint) => Err(BindError::NoCertificate(endpoint)),
+            Err(error) => Err(error.into()),
+        };
+        match listener {
+            Ok(listener) => {
+                let (id, bound) = (listener.id(), bound(&listener, Endpoint::Tcp));
+                self.listen(id, plain(listener), bound)
+            }
             Err(error) => Completion::ready(Err(error)),
         }
     }
 
-    fn listener(&self, endpoint: &str, options: BindOptions) -> Result<Listener, BindError> {
-        let endpoint: Endpoint = endpoint.parse()?;
-        let Endpoint::Tcp(TcpEndpoint { host, port }) = &endpoint;
+    /// Binds an endpoint over TLS, as [`bind`](Self::bind) does. Its clients are served with what
+    /// `server` has read, or reads later; it may serve other endpoints as well.
+    #[cfg(feature = "tls")]
+    pub fn bind_tls(
+        &self,
+        endpoint: &str,
+        options: BindOptions,
+        server: Arc<TlsServer>,
+    ) -> Completion<Result<Bound, BindError>> {
+        let listener = match endpoint.parse() {
+            Ok(endpoint @ Endpoint::Tls(_)) => self.listener(endpoint, options),
+            Ok(endpoint) => Err(BindError::NotTls(endpoint)),
+            Err(error) => Err(error.into()),
+        };
+        match listener {
+            Ok(listener) => {
+                let (id, bound) = (listener.id(), bound(&listener, Endpoint::Tls));
+                self.listen(id, Door::tls(listener, id, server), bound)
+            }
+            Err(error) => Completion::ready(Err(error)),
+        }
+    }
+
+    fn listener(&self, endpoint: Endpoint, options: BindOptions) -> Result<Listener, BindError> {
+        let TcpEndpoint { host, port } = endpoint.tcp();
         let addrs = (host.as_str(), *port).to_socket_addrs();
         let addrs = match addrs {
             Ok(addrs) => addrs,
@@ -138,17 +173,14 @@ impl Lanes {
         Err(BindError::Bind { endpoint, source: refusal })
     }
 
-    fn listen(&self, listener: Listener) -> Completion<Result<Bound, BindError>> {
-        let addr = listener.addr();
-        let tcp = TcpEndpoint { host: addr.ip().to_string(), port: addr.port() };
-        let bound = Bound {
-            id: listener.id(),
-            endpoint: Endpoint::Tcp(tcp),
-            addr,
-            stats: listener.stats(),
-        };
+    fn listen(
+        &self,
+        id: ListenerId,
+        listener: Door,
+        bound: Bound,
+    ) -> Completion<Result<Bound, BindError>> {
         let (promise, completion) = promise(Err(BindError::Stopped));
-        let lane = self.acceptor(listener.id());
+        let lane = self.acceptor(id);
         let done = move |result: io::Result<()>| {
             promise.keep(match result {
                 Ok(()) => Ok(bound),
@@ -207,10 +239,26 @@ impl Lanes {
 
 impl Handle {
     /// A lane that has stopped drops the command, and with it the promise.
-    fn ask(&self, command: Command<Listener>) {
+    fn ask(&self, command: Command<Door>) {
         let _ = self.commands.send(command);
         self.waker.wake();
     }
+}
+
+fn bound(listener: &Listener, endpoint: impl FnOnce(TcpEndpoint) -> Endpoint) -> Bound {
+    let addr = listener.addr();
+    let tcp = TcpEndpoint { host: addr.ip().to_string(), port: addr.port() };
+    Bound { id: listener.id(), endpoint: endpoint(tcp), addr, stats: listener.stats() }
+}
+
+#[cfg(feature = "tls")]
+fn plain(listener: Listener) -> Door {
+    Door::plain(listener)
+}
+
+#[cfg(not(feature = "tls"))]
+fn plain(listener: Listener) -> Door {
+    listener
 }
 
 fn pin_to(core: usize) {

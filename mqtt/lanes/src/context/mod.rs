@@ -21,7 +21,7 @@ pub use self::{
 use crate::{
     app::Handler,
     core::Limits,
-    driver::{BusyPoll, ChosenDriver, DriverKind},
+    driver::{BusyPoll, ChosenDriver, DriverKind, LaneDriver, wrap},
     id::{LaneIndex, WatchId},
     lane::{Lane, group},
     waker::LaneWaker,
@@ -175,14 +175,14 @@ impl Context {
         let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
         let kind = options.driver.allowed();
         let mut seated = Vec::new();
-        for parts in group::<H, ChosenDriver>(&wakers, options.limits) {
+        for parts in group::<H, LaneDriver>(&wakers, options.limits) {
             let lane = parts.lane();
             let watches = Vec::new();
             let mut seat = Seat { lane, wakers: wakers.clone(), watches, busy_poll };
             let handler = factory(&mut seat)?;
             let waker = &wakers[lane.index()];
             let driver = ChosenDriver::new(kind, waker, seat.watches, seat.busy_poll)?;
-            seated.push((parts.sender.clone(), Lane::new(parts, handler, driver)));
+            seated.push((parts.sender.clone(), Lane::new(parts, handler, wrap(driver))));
         }
         let lanes = Lanes::start(seated, wakers, options.pin, kind)?;
         self.0.groups.lock().unwrap_or_else(PoisonError::into_inner).push(lanes.clone());

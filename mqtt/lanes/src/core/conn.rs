@@ -55,6 +55,8 @@ impl Conn {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// Its handshake is under way; the handler has not heard of it.
+    Handshake,
     /// The handler has it.
     Open,
     /// The handler has closed it, and has not been told of its end.

@@ -63,4 +63,7 @@ pub struct BufferTotals {
     pub input_held: usize,
     /// Idle buffers in the pool.
     pub pooled: usize,
+    /// Memory that the driver holds of input and output, as of the lane's last turn: of TLS records
+    /// that were not sent or not read as a whole.
+    pub driver: usize,
 }

@@ -54,6 +54,8 @@ pub struct Limits {
     /// How long the peer may take to accept the last output of a connection closed after flush,
     /// and then to close its side. Default 2 s.
     pub linger: std::time::Duration,
+    /// How long a handshake may take before its connection is closed. Default 10 s.
+    pub handshake: std::time::Duration,
     /// Connections read in one turn; the others stay first in line for the next. Default 1024.
     pub reads_per_turn: usize,
     /// Messages taken from each ring in one turn. Default 256.
@@ -80,6 +82,7 @@ impl Default for Limits {
             input_strangers: None,
             input_patience: std::time::Duration::from_secs(30),
             linger: std::time::Duration::from_secs(2),
+            handshake: std::time::Duration::from_secs(10),
             reads_per_turn: 1024,
             messages_per_turn: 256,
             ring: (1024, 256),

@@ -9,12 +9,33 @@ use std::{
 use super::{
     BusyPoll, Driver, Event, Read, Rest, Taken, Write, epoll::EpollDriver, uring::UringDriver,
 };
+#[cfg(feature = "tls")]
+use crate::transport::tls::Secured;
 use crate::{
     id::{ConnId, ListenerId, WatchId},
     listener::Listener,
     time::Millis,
     waker::LaneWaker,
 };
+
+/// The driver of lanes that run as threads.
+#[cfg(feature = "tls")]
+pub(crate) type LaneDriver = Secured<ChosenDriver>;
+/// The driver of lanes that run as threads.
+#[cfg(not(feature = "tls"))]
+pub(crate) type LaneDriver = ChosenDriver;
+
+/// What stands between it and the lane.
+#[cfg(feature = "tls")]
+pub(crate) fn wrap(driver: ChosenDriver) -> LaneDriver {
+    Secured::new(driver)
+}
+
+/// What stands between it and the lane: nothing.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn wrap(driver: ChosenDriver) -> LaneDriver {
+    driver
+}
 
 /// What lanes wait and send by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

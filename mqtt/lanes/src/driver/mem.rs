@@ -86,7 +86,7 @@ impl MemDriver {
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, self.connected));
         self.pending.push(Event::Accepted(Accepted {
             socket: MemSocket(Arc::clone(&pipe)),
-            peer: PeerInfo { addr, listener: ListenerId(0), tag: 0 },
+            peer: PeerInfo { addr, listener: ListenerId(0), tag: 0, tls: None },
             admission: None,
         }));
         MemPeer(pipe)

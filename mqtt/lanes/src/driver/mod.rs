@@ -11,15 +11,19 @@ mod spin;
 pub mod uring;
 mod weigh;
 
-use std::io::{self, IoSlice};
+use std::{
+    io::{self, IoSlice},
+    sync::Arc,
+};
 
-pub(crate) use self::chosen::ChosenDriver;
+pub(crate) use self::chosen::{ChosenDriver, LaneDriver, wrap};
 pub use self::{chosen::DriverKind, spin::BusyPoll};
 use crate::{
     admission::Admission,
     app::PeerInfo,
     id::{ConnId, ListenerId, WatchId},
     time::Millis,
+    transport::TlsPeer,
     waker::LaneWaker,
 };
 
@@ -63,6 +67,20 @@ pub trait Driver {
 
     /// Gives the socket away, open.
     fn take(&mut self, conn: ConnId) -> Option<Taken<Self::Socket>>;
+
+    /// Whether a handshake with this connection is under way: how it goes is told by an event, and
+    /// until then the connection is neither read nor written by the lane.
+    fn is_handshaking(&self, _: ConnId) -> bool {
+        false
+    }
+
+    /// The handshake has taken all the time that it may. The lane closes the connection next.
+    fn handshake_overdue(&mut self, _: ConnId) {}
+
+    /// Memory that it holds of what connections send and are sent, in bytes, beside the kernel's.
+    fn held(&self) -> usize {
+        0
+    }
 
     /// Starts to accept.
     fn listen(&mut self, listener: Self::Listener) -> io::Result<()>;
@@ -124,6 +142,15 @@ pub enum Event<S> {
     },
     /// A listener accepted a connection.
     Accepted(Accepted<S>),
+    /// A handshake is done: the connection may be read and written.
+    HandshakeDone {
+        /// Which one.
+        conn: ConnId,
+        /// What it has shown.
+        peer: Arc<TlsPeer>,
+    },
+    /// A handshake has failed. The peer may be told why, and its end is awaited.
+    HandshakeFailed(ConnId),
     /// A watched descriptor was signalled.
     Watched(WatchId),
     /// The kernel signalled the lane's own eventfd.

@@ -1,6 +1,7 @@
 //! A lane at work: one turn after the other, over a driver and with a handler.
 //!
 //! Assumes: the order within a turn is the order of this file's `turn`; callbacks never nest.
+mod handshake;
 mod input;
 mod output;
 mod transfer;
@@ -150,6 +151,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         let due = self.call(Handler::turn_end);
         self.flush_all();
         let due_behind = self.call(Handler::sent);
+        self.core.totals.driver = self.driver.held();
         self.due = due.into_iter().chain(due_behind).min();
         self.post_outbox();
         self.core.mesh.announce();
@@ -214,6 +216,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         if before.is_none() {
             self.driver.unlisten(None);
             self.call(Handler::stopping);
+            self.stop_handshakes();
         }
     }
 
@@ -252,6 +255,8 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             match event {
                 Event::Ready { conn, ready } => self.note_ready(conn, ready),
                 Event::Accepted(accepted) => self.place(accepted),
+                Event::HandshakeDone { conn, peer } => self.handshake_done(conn, peer),
+                Event::HandshakeFailed(conn) => self.handshake_failed(conn),
                 Event::Watched(watch) => self.call(|handler, io| handler.watched(io, watch)),
                 Event::Signalled => signalled = true,
             }

@@ -166,11 +166,13 @@ impl<H: Handler, D: Driver> Lane<H, D> {
     /// The linger time has passed.
     pub(super) fn linger_over(&mut self, id: ConnId) {
         if let Some(conn) = self.core.conns.get(id) {
-            let why = if conn.phase == Phase::Draining {
-                conn.reason
-            } else {
-                self.core.counters.linger_expired += 1;
-                CloseReason::LingerExpired
+            let why = match conn.phase {
+                Phase::Handshake => return self.handshake_overdue(id),
+                Phase::Draining => conn.reason,
+                _ => {
+                    self.core.counters.linger_expired += 1;
+                    CloseReason::LingerExpired
+                }
             };
             self.core.doom(id, why);
             self.settle();
@@ -182,7 +184,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.driver.close(id);
         self.release(id, &mut conn);
         self.core.counters.closed += 1;
-        if conn.phase != Phase::Draining {
+        if !matches!(conn.phase, Phase::Draining | Phase::Handshake) {
             self.handler.closed(&mut LaneIo { core: &mut self.core }, id, why);
         }
     }

@@ -60,7 +60,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             return;
         }
         let Accepted { socket, peer, admission } = accepted;
-        let mut conn = Conn::new(peer, admission);
+        let mut conn = Conn::new(peer.clone(), admission);
         self.core.receive(&mut conn);
         let id = self.core.conns.insert(conn);
         if let Err(error) = self.driver.add(id, socket) {
@@ -70,6 +70,9 @@ impl<H: Handler, D: Driver> Lane<H, D> {
             return;
         }
         self.core.counters.accepted += 1;
+        if self.driver.is_handshaking(id) {
+            return self.await_handshake(id);
+        }
         self.call(|handler, io| handler.accepted(io, id, &peer));
     }
 
@@ -143,7 +146,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
 
     fn adopt(&mut self, moved: Moved<H::Carried, D::Socket>) {
         let Moved { socket, peer, admission, input, output, carried } = moved;
-        let mut conn = Conn::new(peer, admission);
+        let mut conn = Conn::new(peer.clone(), admission);
         self.core.receive(&mut conn);
         self.core.totals.input += input.len();
         self.core.totals.output += output.queued();

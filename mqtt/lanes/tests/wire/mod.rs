@@ -23,6 +23,8 @@ pub(crate) const HIGH_WATER: usize = 256 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Accepted(LaneIndex),
+    /// Before that, where it is asked for.
+    Peer(PeerInfo),
     Adopted(LaneIndex),
     Paused,
     Closed(CloseReason),
@@ -36,6 +38,8 @@ pub(crate) struct Wire {
     pub(crate) tell: Sender<Told>,
     /// The first byte of a connection says what to do with it.
     pub(crate) commands: bool,
+    /// Told of each peer.
+    pub(crate) tell_peers: bool,
     /// Told of each wake.
     pub(crate) tell_wakes: bool,
     /// Numbers still to be sent to the other lane.
@@ -45,7 +49,8 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(tell: Sender<Told>) -> Self {
-        Self { tell, commands: false, tell_wakes: false, owed: 0..0, counted: 0 }
+        let (tell_peers, tell_wakes) = (false, false);
+        Self { tell, commands: false, tell_peers, tell_wakes, owed: 0..0, counted: 0 }
     }
 
     fn send_owed(&mut self, io: &mut LaneIo<'_, Self>) {
@@ -68,7 +73,10 @@ impl Handler for Wire {
     type Message = (u32, u32);
     type Carried = ();
 
-    fn accepted(&mut self, io: &mut LaneIo<'_, Self>, _: ConnId, _: &PeerInfo) {
+    fn accepted(&mut self, io: &mut LaneIo<'_, Self>, _: ConnId, peer: &PeerInfo) {
+        if self.tell_peers {
+            self.say(Told::Peer(peer.clone()));
+        }
         self.say(Told::Accepted(io.lane()));
     }
 

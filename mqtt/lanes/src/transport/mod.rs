@@ -1,0 +1,7 @@
+//! Transports beyond plain sockets, as wrappers of drivers: the rules of reading, writing and
+//! ending are the lane's, whatever carries the bytes.
+mod peer;
+#[cfg(feature = "tls")]
+pub mod tls;
+
+pub use self::peer::{TlsPeer, TlsVersion};

@@ -1,0 +1,485 @@
+//! One connection's TLS: bytes of its socket on one side, those of the lane on the other.
+//!
+//! Owns: what rustls keeps of the connection. Memory of records that are not complete, not read or
+//! not sent is bounded, and idle sessions have none of it but the 4 KiB that rustls reads into.
+//! Assumes: the driver tells of room and of input as [`Driver`] says; the lane writes again from
+//! the first byte that was not taken.
+use std::{
+    io::{self, ErrorKind, IoSlice, Read as _, Write as _},
+    sync::Arc,
+};
+
+use rustls::{CertificateError, Error, HandshakeKind, ProtocolVersion, ServerConnection};
+
+use super::settings::{HandshakeFault, TlsServer};
+use crate::{
+    core::MAX_SLICES,
+    driver::{Driver, Read, Write},
+    id::ConnId,
+    time::Millis,
+    transport::{TlsPeer, TlsVersion},
+};
+
+/// What a record has at most.
+const RECORD_MOST: usize = 16 << 10;
+/// Plaintext that is encrypted at once. What the socket does not take of it waits here.
+const SEAL_AT_ONCE: usize = 32 << 10;
+/// Plaintext that one write takes at most; the rest is for the next turn.
+const WRITE_MOST: usize = 256 << 10;
+/// Reads from the socket for one of the lane, which take more than one only where a record is not
+/// complete.
+const READS: usize = 8;
+/// Bytes that a client may take for its handshake: rustls takes messages of 64 KiB, and none comes
+/// near that but a chain of certificates.
+const HANDSHAKE_MOST: usize = 128 << 10;
+/// Of these, what is read at once.
+const HANDSHAKE_PIECE: usize = 16 << 10;
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its handshake is under way.
+    Handshake,
+    /// The lane reads and writes it.
+    Open,
+    /// Its handshake has failed: what comes is thrown away.
+    Refused,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one connection")]
+pub(super) struct Session {
+    pub(super) conn: ConnId,
+    server: Arc<TlsServer>,
+    stage: Stage,
+    /// `None`: nothing has come yet, and nothing is kept for it.
+    tls: Option<Box<ServerConnection>>,
+    /// Why nothing more is decrypted.
+    fatal: Option<Error>,
+    /// Why nothing more is sent.
+    broken: Option<ErrorKind>,
+    /// Plaintext that was decrypted and not read.
+    plain: usize,
+    /// Records that the socket has not taken.
+    unsent: usize,
+    /// Bytes of the socket that another driver had taken from it and rustls has not, and those that
+    /// another driver had been given for it.
+    early: Vec<u8>,
+    late: Vec<u8>,
+    /// The lane's next byte is encrypted already. It is left to the lane for as long as records
+    /// wait, so that the lane knows that not all is sent.
+    ahead: bool,
+    /// The socket is shut once all is sent.
+    shuts: bool,
+    /// The peer has said that nothing follows, or its socket has.
+    ended: bool,
+    /// The peer's end is in sight.
+    hangup: bool,
+    /// It is among the handshakes that go on next.
+    pub(super) is_queued: bool,
+    began: Millis,
+    /// Bytes of its handshake.
+    received: usize,
+}
+
+/// How a handshake stands.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// It can go on without an event.
+    More,
+    Waits,
+    Done(TlsPeer),
+    /// It has failed; whether the peer is there to be told, and what there is to say.
+    Failed(HandshakeFault, bool, String),
+}
+
+impl Session {
+    pub(super) fn new(server: Arc<TlsServer>) -> Self {
+        Self {
+            // Known when a driver takes it.
+            conn: ConnId { index: 0, generation: 0 },
+            server,
+            stage: Stage::Handshake,
+            tls: None,
+            fatal: None,
+            broken: None,
+            plain: 0,
+            unsent: 0,
+            early: Vec::new(),
+            late: Vec::new(),
+            ahead: false,
+            shuts: false,
+            ended: false,
+            hangup: false,
+            is_queued: false,
+            began: Millis::default(),
+            received: 0,
+        }
+    }
+
+    pub(super) fn begin(&mut self, conn: ConnId, now: Millis) {
+        self.conn = conn;
+        if self.stage == Stage::Handshake {
+            self.began = now;
+        }
+    }
+
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.stage == Stage::Handshake
+    }
+
+    pub(super) fn server(&self) -> &Arc<TlsServer> {
+        &self.server
+    }
+
+    pub(super) fn hangs_up(&self) -> bool {
+        self.hangup
+    }
+
+    pub(super) fn note_hangup(&mut self) {
+        self.hangup = true;
+    }
+
+    /// Memory of what waits here.
+    pub(super) fn held(&self) -> usize {
+        self.plain + self.unsent + self.early.capacity() + self.late.capacity()
+    }
+
+    /// Whether there is something for the lane without a further event.
+    pub(super) fn has_input(&self) -> bool {
+        self.plain > 0 || !self.early.is_empty() || self.fatal.is_some() || self.ended
+    }
+
+    /// How much can be read without anything else from the peer, at most, where so much is in the
+    /// socket: the begin of a record may be here.
+    pub(super) fn unread(&self, below: usize) -> usize {
+        let coming = below + self.early.len();
+        self.plain + if coming > 0 { coming + RECORD_MOST } else { 0 }
+    }
+
+    /// One step of the handshake: what one read gives.
+    pub(super) fn step<D: Driver>(&mut self, driver: &mut D, scratch: &mut [u8]) -> Step {
+        let more = match driver.read(self.conn, &mut scratch[..HANDSHAKE_PIECE]) {
+            Read::Bytes(count, more) => {
+                self.received += count;
+                if let Err(error) = self.start() {
+                    return Step::Failed(HandshakeFault::Internal, false, error.to_string());
+                }
+                self.feed(&scratch[..count], &mut []);
+                self.flush_late(driver);
+                more || self.hangup
+            }
+            Read::Blocked => return Step::Waits,
+            Read::Ended => {
+                return Step::Failed(HandshakeFault::Gone, false, "the end of it".to_owned());
+            }
+            Read::Failed(kind) => {
+                return Step::Failed(HandshakeFault::Gone, false, kind.to_string());
+            }
+        };
+        if let Some(error) = &self.fatal {
+            return Step::Failed(HandshakeFault::of(error), true, describe(error));
+        }
+        match &self.tls {
+            Some(tls) if !tls.is_handshaking() => {
+                let peer = peer(tls, driver.now().since(self.began));
+                self.stage = Stage::Open;
+                Step::Done(peer)
+            }
+            _ if self.ended => Step::Failed(HandshakeFault::Gone, false, "close_notify".to_owned()),
+            _ if self.received > HANDSHAKE_MOST => Step::Failed(
+                HandshakeFault::TooLong,
+                true,
+                format!("more than {HANDSHAKE_MOST} bytes"),
+            ),
+            _ if more => Step::More,
+            _ => Step::Waits,
+        }
+    }
+
+    /// What comes from now on is thrown away.
+    pub(super) fn refuse(&mut self) {
+        self.stage = Stage::Refused;
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        if self.tls.is_none() {
+            let mut tls = ServerConnection::new(self.server.config())?;
+            tls.set_buffer_limit(Some(SEAL_AT_ONCE));
+            self.tls = Some(Box::new(tls));
+        }
+        Ok(())
+    }
+
+    /// Decrypts `raw`, and gives plaintext, first what was there before. What there is no room for
+    /// is kept. Returns how much it gives.
+    fn feed(&mut self, mut raw: &[u8], into: &mut [u8]) -> usize {
+        let mut given = 0;
+        loop {
+            given += self.give(&mut into[given..]);
+            let Some(tls) = &mut self.tls else { return given };
+            if raw.is_empty() || self.fatal.is_some() || self.ended {
+                return given;
+            }
+            // It refuses more while there is plaintext of a record and more.
+            match tls.read_tls(&mut raw) {
+                Ok(0) => return given,
+                Ok(_) => {}
+                Err(_) => {
+                    self.early.extend_from_slice(raw);
+                    return given;
+                }
+            }
+            match tls.process_new_packets() {
+                Ok(state) => {
+                    self.plain = state.plaintext_bytes_to_read();
+                    self.unsent = state.tls_bytes_to_write();
+                    self.ended = state.peer_has_closed();
+                }
+                // What was decrypted before it stays readable.
+                Err(error) => self.fatal = Some(error),
+            }
+        }
+    }
+
+    fn give(&mut self, into: &mut [u8]) -> usize {
+        let Some(tls) = &mut self.tls else { return 0 };
+        // How much there is, is not told along with an error.
+        if into.is_empty() || self.plain == 0 && self.fatal.is_none() {
+            return 0;
+        }
+        // That there is nothing is an error, as are ends, which are known.
+        let count = tls.reader().read(into).unwrap_or(0);
+        self.plain = self.plain.saturating_sub(count);
+        count
+    }
+
+    /// A read of the lane. `None`: ask again in the next turn.
+    pub(super) fn read<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        into: &mut [u8],
+        scratch: &mut [u8],
+    ) -> Option<Read> {
+        if self.stage == Stage::Refused {
+            return Some(driver.read(self.conn, into));
+        }
+        let most = into.len().min(scratch.len());
+        let early = std::mem::take(&mut self.early);
+        let given = self.feed(&early, into);
+        if given > 0 {
+            self.flush_late(driver);
+            return Some(Read::Bytes(given, true));
+        }
+        for _ in 0..READS {
+            if self.fatal.is_some() {
+                return Some(Read::Failed(self.fault()));
+            }
+            if self.ended {
+                return Some(Read::Ended);
+            }
+            let (count, more) = match driver.read(self.conn, &mut scratch[..most]) {
+                Read::Bytes(count, more) => (count, more),
+                // Without a close_notify: that is an end as any other, as it is for brokers.
+                Read::Ended => {
+                    self.ended = true;
+                    return Some(Read::Ended);
+                }
+                other => return Some(other),
+            };
+            let given = self.feed(&scratch[..count], into);
+            self.flush_late(driver);
+            if given > 0 {
+                return Some(Read::Bytes(given, more || self.has_input()));
+            }
+        }
+        None
+    }
+
+    /// Why its input has failed.
+    fn fault(&self) -> ErrorKind {
+        match self.fatal {
+            Some(Error::AlertReceived(_)) => ErrorKind::ConnectionAborted,
+            _ => ErrorKind::InvalidData,
+        }
+    }
+
+    /// A write of the lane. `true`: it took less than the socket would, and the lane is to be told
+    /// that it can go on.
+    pub(super) fn write<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        pieces: &[IoSlice<'_>],
+    ) -> (Write, bool) {
+        match self.flush(driver) {
+            Ok(true) => {}
+            Ok(false) => return (Write::Took(0), false),
+            Err(kind) => return (Write::Failed(kind), false),
+        }
+        let total: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut at = usize::from(std::mem::take(&mut self.ahead));
+        assert!(at <= total, "the byte that is ahead is the lane's next");
+        let most = total.min(at + WRITE_MOST);
+        while at < most {
+            match self.seal(pieces, at) {
+                Ok(sealed) => at += sealed,
+                Err(kind) => return (Write::Failed(kind), false),
+            }
+            match self.flush(driver) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.ahead = true;
+                    return (Write::Took(at - 1), false);
+                }
+                Err(kind) => return (Write::Failed(kind), false),
+            }
+        }
+        (Write::Took(at), at < total)
+    }
+
+    /// Encrypts some of the pieces, without their first `skip` bytes.
+    fn seal(&mut self, pieces: &[IoSlice<'_>], skip: usize) -> Result<usize, ErrorKind> {
+        assert!(pieces.len() <= MAX_SLICES, "{} pieces in one write", pieces.len());
+        let Some(tls) = &mut self.tls else { return Err(ErrorKind::NotConnected) };
+        let mut slots = [IoSlice::new(&[]); MAX_SLICES];
+        slots[..pieces.len()].copy_from_slice(pieces);
+        let mut left = &mut slots[..pieces.len()];
+        IoSlice::advance_slices(&mut left, skip);
+        match tls.writer().write_vectored(left) {
+            Ok(0) => unreachable!("nothing waits, so there is room for a record"),
+            Ok(sealed) => Ok(sealed),
+            // After a fault of the peer nothing is sent but what it is.
+            Err(error) => Err(error.kind()),
+        }
+    }
+
+    /// Sends records that wait. True: none is left.
+    fn flush<D: Driver>(&mut self, driver: &mut D) -> Result<bool, ErrorKind> {
+        if let Some(kind) = self.broken {
+            return Err(kind);
+        }
+        let flushed = self.try_flush(driver);
+        match flushed {
+            Err(kind) => {
+                self.broken = Some(kind);
+                self.unsent = 0;
+            }
+            Ok(true) if std::mem::take(&mut self.shuts) => driver.shut(self.conn),
+            Ok(_) => {}
+        }
+        flushed
+    }
+
+    fn try_flush<D: Driver>(&mut self, driver: &mut D) -> Result<bool, ErrorKind> {
+        if !self.late.is_empty() {
+            match driver.write(self.conn, &[IoSlice::new(&self.late)]) {
+                Write::Took(count) => drop(self.late.drain(..count)),
+                Write::Failed(kind) => return Err(kind),
+            }
+            if !self.late.is_empty() {
+                return Ok(false);
+            }
+            self.late = Vec::new();
+        }
+        let Some(tls) = &mut self.tls else { return Ok(true) };
+        while tls.wants_write() {
+            let mut pipe = Pipe { driver: &mut *driver, conn: self.conn, left: 0 };
+            tls.write_tls(&mut pipe).map_err(|error| error.kind())?;
+            self.unsent = pipe.left;
+            if pipe.left > 0 {
+                return Ok(false);
+            }
+        }
+        self.unsent = 0;
+        Ok(true)
+    }
+
+    /// Sends what the lane has not asked for: answers of the protocol. That it fails is told to the
+    /// lane when it writes.
+    pub(super) fn flush_late<D: Driver>(&mut self, driver: &mut D) {
+        let _ = self.flush(driver);
+    }
+
+    /// Whether records wait for room.
+    pub(super) fn waits_for_room(&self) -> bool {
+        self.broken.is_none()
+            && (!self.late.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write()))
+    }
+
+    /// Nothing follows: says so, and shuts the socket behind it.
+    pub(super) fn shut<D: Driver>(&mut self, driver: &mut D) {
+        if let Some(tls) = &mut self.tls
+            && self.stage == Stage::Open
+            && self.fatal.is_none()
+        {
+            tls.send_close_notify();
+        }
+        self.shuts = true;
+        if self.flush(driver).is_err() {
+            driver.shut(self.conn);
+        }
+    }
+
+    /// What the driver that gives it away had taken of it.
+    pub(super) fn travel(&mut self, unread: &[u8], unsent: Vec<u8>) {
+        self.early.extend_from_slice(unread);
+        let behind = std::mem::replace(&mut self.late, unsent);
+        self.late.extend_from_slice(&behind);
+    }
+}
+
+/// The driver's socket, as rustls writes to it.
+struct Pipe<'a, D: Driver> {
+    driver: &'a mut D,
+    conn: ConnId,
+    /// What was not taken.
+    left: usize,
+}
+
+impl<D: Driver> io::Write for Pipe<'_, D> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let given: usize = pieces.iter().map(|piece| piece.len()).sum();
+        match self.driver.write(self.conn, pieces) {
+            Write::Took(taken) => {
+                self.left = given - taken;
+                Ok(taken)
+            }
+            Write::Failed(kind) => Err(kind.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn peer(tls: &ServerConnection, handshake: std::time::Duration) -> TlsPeer {
+    let certificates = tls.peer_certificates().unwrap_or_default();
+    let suite = tls.negotiated_cipher_suite().map(|suite| suite.suite());
+    TlsPeer {
+        server_name: tls.server_name().map(str::to_owned),
+        certificates: certificates.iter().map(|der| der.to_vec()).collect(),
+        alpn: tls.alpn_protocol().map(<[u8]>::to_vec),
+        version: match tls.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => TlsVersion::V12,
+            _ => TlsVersion::V13,
+        },
+        cipher_suite: suite.and_then(|suite| suite.as_str()).unwrap_or("unknown"),
+        resumed: tls.handshake_kind() == Some(HandshakeKind::Resumed),
+        handshake,
+    }
+}
+
+/// An error of the library, in words: some of its names say little.
+fn describe(error: &Error) -> String {
+    match error {
+        Error::InvalidMessage(_) => "what came is not TLS".to_owned(),
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the client's certificate comes from another CA".to_owned()
+        }
+        error => error.to_string(),
+    }
+}
