@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use zzq_engine::HashSeed;
+#[cfg(feature = "tls")]
+use zzq_lanes::TlsServer;
 use zzq_lanes::{BindError, BindOptions, Bound, Context, Lanes, ListenerId};
 use zzq_wal::io::{DirectoryLock, FileDisk};
 use zzq_wal::{DriverThread, HelperThread, Log};
@@ -177,19 +179,40 @@ impl Broker {
     //= MQTT5-4.2.0-1
     //= MQTT311-7.1.1-1
     pub async fn bind(&self, endpoint: &str) -> Result<Bound, BindError> {
+        let options = self.bind_options(endpoint);
+        let bound = self.0.lanes.bind(endpoint, options).await?;
+        self.0.shared.name_listener(options.tag, &bound.endpoint.to_string(), &bound.stats);
+        Ok(bound)
+    }
+
+    /// The same over TLS, `tls://host:port`. `server` may serve several endpoints, and reads its
+    /// files again when it is told to.
+    ///
+    /// # Errors
+    /// As [`Broker::bind`].
+    #[cfg(feature = "tls")]
+    pub async fn bind_tls(
+        &self,
+        endpoint: &str,
+        server: Arc<TlsServer>,
+    ) -> Result<Bound, BindError> {
+        let options = self.bind_options(endpoint);
+        let bound = self.0.lanes.bind_tls(endpoint, options, server).await?;
+        self.0.shared.name_listener(options.tag, &bound.endpoint.to_string(), &bound.stats);
+        Ok(bound)
+    }
+
+    fn bind_options(&self, endpoint: &str) -> BindOptions {
         let shared = &self.0.shared;
         let (limits, tag) = (&shared.options.limits, shared.add_listener(endpoint));
-        let options = BindOptions {
+        BindOptions {
             max_connections: limits.max_connections,
             max_connections_each: limits.max_connections_each,
             spare_files: SPARE_FILES,
             keep_alive: Some(limits.tcp_keep_alive).filter(|silence| !silence.is_zero()),
             tag,
             ..BindOptions::default()
-        };
-        let bound = self.0.lanes.bind(endpoint, options).await?;
-        shared.name_listener(tag, &bound.endpoint.to_string(), &bound.stats);
-        Ok(bound)
+        }
     }
 
     /// Closes a listener; clients that came through it stay connected.

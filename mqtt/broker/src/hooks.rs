@@ -126,6 +126,8 @@ pub struct Peer {
 pub enum Transport {
     /// Plain TCP.
     Tcp,
+    /// TLS over TCP.
+    Tls,
 }
 
 /// Who wants to connect, by its own account.

@@ -65,4 +65,8 @@ pub use options::{
 pub use start::StartError;
 pub use zzq_engine::{GroupStrategies, GroupStrategy};
 pub use zzq_lanes::{BindError, Bound, BusyPoll, Context, DriverKind, EndpointError};
+#[cfg(feature = "tls")]
+pub use zzq_lanes::{
+    ClientCerts, FileFault, HandshakeFault, TlsError, TlsFiles, TlsPart, TlsServer, TlsStats,
+};
 pub use zzq_types::{ProtocolVersion, QoS, ReasonCode};

@@ -154,13 +154,14 @@ impl<D: Disk> Shell<D> {
     /// Where a connection comes from.
     pub(super) fn peer(&self, io: &Io<'_, D>, conn: ConnId) -> Peer {
         let info = io.peer(conn);
+        let tls = info.and_then(|info| info.tls.as_deref());
         let unspecified = || ([0, 0, 0, 0], 0).into();
         Peer {
             addr: info.map_or_else(unspecified, |info| info.addr),
             listener: self.shared.listener(info.map_or(0, |info| info.tag)),
-            transport: Transport::Tcp,
-            certificate: None,
-            server_name: None,
+            transport: if tls.is_some() { Transport::Tls } else { Transport::Tcp },
+            certificate: tls.and_then(|tls| tls.certificates.first()).map(|der| der[..].into()),
+            server_name: tls.and_then(|tls| tls.server_name.as_deref()).map(Into::into),
         }
     }
 }

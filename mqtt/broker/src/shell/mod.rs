@@ -442,6 +442,7 @@ impl<D: Disk> Handler for Shell<D> {
     fn started(&mut self, io: &mut Io<'_, D>) {
         self.tick();
         io.limit_output(self.shared.output_bytes());
+        io.limit_handshake(self.shared.options.limits.connect_timeout);
         io.limit_input(self.shared.input_bytes(), Some(self.shared.connect_bytes()));
         self.sys.due = io.now();
         // The record of this start is there: it ends what was up before, nothing that comes now.
@@ -454,8 +455,10 @@ impl<D: Disk> Handler for Shell<D> {
     fn accepted(&mut self, io: &mut Io<'_, D>, conn: ConnId, peer: &PeerInfo) {
         self.counts.accepted += 1;
         self.links.insert(conn, Link::new(peer.addr, self.decoder(), io.now()));
-        let due = io.now() + self.shared.options.limits.connect_timeout;
-        io.set_timer(conn, SILENCE, due);
+        // A handshake has taken its part of that.
+        let spent = peer.tls.as_ref().map_or(std::time::Duration::ZERO, |tls| tls.handshake);
+        let left = self.shared.options.limits.connect_timeout.saturating_sub(spent);
+        io.set_timer(conn, SILENCE, io.now() + left);
         tracing::debug!(peer = %peer.addr, "connection accepted");
     }
 

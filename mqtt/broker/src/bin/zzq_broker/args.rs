@@ -11,6 +11,8 @@ mod receivers;
 mod store;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 mod users;
 
 use std::time::Duration;
@@ -32,15 +34,21 @@ const EXAMPLES: &str = "\
 Examples:
   zzq_broker --data-dir /var/lib/zzq
   zzq_broker --bind tcp://127.0.0.1:1883 --data-dir data --lanes 2
+  zzq_broker --bind tls://0.0.0.0:8883 --cert chain.pem --key key.pem
   zzq_broker --bind tcp://[::]:1883 --max-packet-size 256KiB";
 
 /// A durable MQTT 3.1, 3.1.1 and 5.0 broker: what it acknowledges is in its log.
 #[derive(Debug, Parser)]
 #[command(name = "zzq_broker", version, after_long_help = after_help(), max_term_width = 100)]
 pub(crate) struct Args {
-    /// An endpoint to listen on, tcp://HOST:PORT; may be given several times.
+    /// An endpoint to listen on, tcp://HOST:PORT, or over TLS tls://HOST:PORT, which takes --cert
+    /// and --key; may be given several times.
     #[arg(long, value_name = "URI", default_value = "tcp://0.0.0.0:1883")]
     pub(crate) bind: Vec<String>,
+
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    pub(crate) tls: tls::TlsFlags,
 
     #[command(flatten)]
     pub(crate) store: StoreFlags,

@@ -5,6 +5,7 @@
 mod args;
 mod files;
 mod memory;
+mod security;
 mod users;
 
 use std::io::{self, Write};
@@ -19,6 +20,7 @@ use zzq_broker::{BindError, Broker, Context, ExitStatus, StartError, service};
 
 use args::Args;
 use memory::Memory;
+use security::Security;
 
 /// How long a clean stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -45,6 +47,7 @@ fn run(args: &Args) -> Ended {
     let options = args.options().map_err(|message| (ExitStatus::Config, message))?;
     let hooks = users::hooks(&args.users)?;
     start_logging(&args.log_level)?;
+    let security = Security::read(args)?;
     files::raise_limit(args.connections.max_connections);
     let mut builder = Context::builder().busy_poll(args.lanes.busy_poll).driver(args.driver());
     if let Some(lanes) = args.lanes.lanes {
@@ -58,18 +61,19 @@ fn run(args: &Args) -> Ended {
     runtime.block_on(async {
         let broker = Broker::with_hooks(&context, options, hooks).await;
         let broker = broker.map_err(|error| start_status(&error))?;
-        serve(&broker, args).await
+        serve(&broker, args, &security).await
     })
 }
 
-async fn serve(broker: &Broker, args: &Args) -> Ended {
+async fn serve(broker: &Broker, args: &Args, security: &Security) -> Ended {
     let not_permitted = |error: io::Error| (ExitStatus::NotPermitted, error.to_string());
     let mut term = signal(SignalKind::terminate()).map_err(not_permitted)?;
     let mut int = signal(SignalKind::interrupt()).map_err(not_permitted)?;
     let mut usr1 = signal(SignalKind::user_defined1()).map_err(not_permitted)?;
+    let mut hup = signal(SignalKind::hangup()).map_err(not_permitted)?;
     let mut ended = Ok(());
     for endpoint in &args.bind {
-        match broker.bind(endpoint).await {
+        match security.bind(broker, endpoint).await {
             Ok(bound) => {
                 let is_open = args.users.scram_file.is_none() || args.users.allow_anonymous;
                 if is_open && !bound.addr.ip().is_loopback() {
@@ -102,6 +106,7 @@ async fn serve(broker: &Broker, args: &Args) -> Ended {
                 _ = looks.tick() => memory = memory.take().and_then(Memory::look),
                 _ = term.recv() => break "SIGTERM",
                 _ = int.recv() => break "SIGINT",
+                _ = hup.recv() => security.reload(),
                 _ = usr1.recv() => {
                     if !broker.snapshot() {
                         tracing::warn!("SIGUSR1: nothing is kept without --data-dir");
@@ -147,8 +152,12 @@ fn bind_status(error: &BindError) -> (ExitStatus, String) {
         BindError::Bind { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
             ExitStatus::NotPermitted
         }
-        BindError::Endpoint(_) => ExitStatus::Config,
+        BindError::Endpoint(_) | BindError::NoCertificate(_) => ExitStatus::Config,
         _ => ExitStatus::Bind,
     };
-    (status, format!("--bind: {error}"))
+    let hint = match error {
+        BindError::NoCertificate(_) => ": give --cert and --key",
+        _ => "",
+    };
+    (status, format!("--bind: {error}{hint}"))
 }

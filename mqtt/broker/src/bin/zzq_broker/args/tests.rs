@@ -89,12 +89,16 @@ const CHANGES: &[Change] = &[
 ];
 
 /// What else a command line can say.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 15] = [
     "--allow-anonymous",
     "--bind",
     "--busy-poll",
+    "--cert",
+    "--client-ca",
+    "--client-cert",
     "--help",
     "--io",
+    "--key",
     "--lanes",
     "--log-level",
     "--scram-entry",
