@@ -131,8 +131,7 @@ impl Blackout {
     ) -> Result<Option<Loss>> {
         scene.draw_arguments(random);
         // The disk is small.
-        scene.launch.arguments.retain(|argument| !argument.starts_with("--segment-size"));
-        scene.launch.arguments.push("--segment-size=1MiB".to_owned());
+        scene.launch.set(&["--segment-size=1MiB"]);
         let recorded = self.record(history, &mut scene, random, tally);
         tally.add(&history.accounts, scene.book().accounts());
         let (launch, home) = (scene.launch.clone(), scene.home.clone());

@@ -59,6 +59,13 @@ impl Launch {
         Self { program: program.to_owned(), data, log, arguments: Vec::new() }
     }
 
+    /// It runs with these flags, whatever was said about them before.
+    pub fn set(&mut self, flags: &[&str]) {
+        let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+        self.arguments.retain(|argument| flags.iter().all(|flag| name(flag) != name(argument)));
+        self.arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
+    }
+
     /// Starts it, without waiting.
     pub fn spawn(&self) -> Result<Child> {
         let log = File::options().create(true).append(true).open(&self.log)?;
@@ -220,4 +227,17 @@ fn beside() -> Result<PathBuf> {
     found.cloned().with_context(|| {
         format!("no zzq_broker beside {}: build it, or name it with --broker", own.display())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_set_once() {
+        let mut launch = Launch::new(Path::new("broker"), "data".into(), Path::new("home"));
+        launch.arguments = ["--disk=aio", "--lanes=2", "--log-thread"].map(str::to_owned).into();
+        launch.set(&["--lanes=1", "--log=all"]);
+        assert_eq!(launch.arguments, ["--disk=aio", "--log-thread", "--lanes=1", "--log=all"]);
+    }
 }

@@ -4,6 +4,7 @@
 //! Does not know: which comes when.
 
 mod damage;
+mod deck;
 mod kill;
 mod pause;
 mod step;
@@ -11,8 +12,9 @@ mod storage;
 
 use anyhow::Result;
 
-pub use self::step::{Phase, Steps};
-use crate::run::Tally;
+pub use self::deck::Deck;
+pub use self::step::{Phase, Point, Steps};
+use crate::run::{Hit, Tally};
 use crate::scene::Scene;
 use zzq_wal::sim_disk::Random;
 
@@ -44,6 +46,21 @@ pub enum Injury {
 }
 
 impl Injury {
+    /// All kinds.
+    pub const ALL: [Self; 11] = [
+        Self::Kill,
+        Self::KillAgain,
+        Self::Pause,
+        Self::Damage,
+        Self::KillAtStep,
+        Self::Full,
+        Self::WritesFail,
+        Self::FlushFails,
+        Self::ReadsFail,
+        Self::NamesFail,
+        Self::StartFails,
+    ];
+
     /// Those that any data directory takes, the frequent ones more than once.
     pub const ANYWHERE: &[Self] = &[
         Self::Kill,
@@ -87,6 +104,21 @@ impl Injury {
             Self::ReadsFail => "reads fail",
             Self::NamesFail => "names fail",
             Self::StartFails => "an error during the start",
+        }
+    }
+
+    /// What has happened where it has come to a broker, and not only been tried.
+    pub fn hit(self) -> Hit {
+        match self {
+            Self::Kill | Self::KillAgain | Self::KillAtStep => Hit::Kill,
+            Self::Pause => Hit::Pause,
+            Self::Damage => Hit::Damage,
+            Self::Full
+            | Self::WritesFail
+            | Self::FlushFails
+            | Self::ReadsFail
+            | Self::NamesFail
+            | Self::StartFails => Hit::Fault,
         }
     }
 

@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use self::floor::Able;
 pub use self::marks::{Hit, Mark, Marks};
 pub use self::tally::{Recovery, Round, Tally};
 pub use self::verdict::{Cause, Failure, Verdict};
 use crate::blackout::{Blackout, Times};
 use crate::broker;
-use crate::injuries::Injury;
+use crate::injuries::{Deck, Injury};
 use crate::place::mount_in;
 use crate::scene::Scene;
 use crate::sealed::Refused;
@@ -92,10 +93,16 @@ pub struct Options {
     pub left_out: Option<String>,
 }
 
+/// In tables, what is no [`Injury`] of one data directory.
+const POWER_CUTS: &str = "power cuts";
+
 /// Of the whole time, so much is given to one data directory, within bounds in seconds: all kinds
 /// have their turn, and a start reads all of a log.
 const SLICES: f64 = 12.0;
 const SLICE: (f64, f64) = (0.8, 20.0);
+/// The log goes on in fresh segments, and images let those before go, all the time: as long as
+/// there is a step of these at which no broker was killed.
+const BUSY: [&str; 2] = ["--segment-size=1MiB", "--snapshot-every=256KiB"];
 /// A log that is longer than this is given up for a fresh one: a start reads all of it.
 const LOG_MAX: u64 = 64 << 20;
 /// Time behind the end, for what has begun.
@@ -124,6 +131,8 @@ pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
         blackout,
         directory,
         slice: slice(span),
+        anywhere: Deck::of(Injury::ANYWHERE),
+        seen_through: Deck::of(Injury::SEEN_THROUGH),
         random: Random::new(seed),
         tally: Tally::new(began),
         began,
@@ -133,11 +142,8 @@ pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
     while Instant::now() < end && verdict.failure.is_none() {
         verdict.failure = course.generation(&mut verdict);
     }
-    // A user's own disk is as slow as it is.
-    let has_floors = course.place.is_some();
-    let cuts_power = course.blackout.is_some();
-    let too_few = has_floors.then(|| floor::too_few(&course.tally, span, cuts_power));
-    verdict.too_few = too_few.flatten();
+    let able = Able { seen_through: course.place.is_some(), cuts_power: course.blackout.is_some() };
+    verdict.too_few = floor::too_few(&course.tally, span, able);
     verdict.tally = course.tally;
     drop(course.bar);
     let report = report_path(&course.directory);
@@ -182,6 +188,10 @@ struct Course {
     blackout: Option<Blackout>,
     directory: PathBuf,
     slice: Duration,
+    /// What comes next, over all data directories that the broker works on as on any other.
+    anywhere: Deck,
+    /// And over those that it sees through a file system of ours.
+    seen_through: Deck,
     random: Random,
     tally: Tally,
     began: Instant,
@@ -223,13 +233,13 @@ impl Course {
         }
         let mut scene = Scene::new(&self.program, home, self.end + GRACE)?;
         scene.draw_arguments(&mut self.random);
-        let mut injuries = Injury::ANYWHERE;
+        let mut is_seen_through = false;
         if turn == Turn::SeenThrough
             && let Some(place) = self.place.take()
         {
             match scene.see_through(&mount_in(&place)) {
                 Ok(()) => {
-                    injuries = Injury::SEEN_THROUGH;
+                    is_seen_through = true;
                     self.place = Some(place);
                 }
                 // The broker works on the directory itself, then and from then on.
@@ -240,7 +250,10 @@ impl Course {
                 Err(error) => return Err(error),
             }
         }
-        let lived = self.live(injuries, &mut scene);
+        if is_seen_through && self.tally.steps.points().any(|(_, kills)| kills == 0) {
+            scene.launch.set(&BUSY);
+        }
+        let lived = self.live(is_seen_through, &mut scene);
         self.tally.close(scene.book().accounts());
         if let Some(broken) = scene.broken().first() {
             let (cause, what) = if self.tally.recoveries.is_empty() {
@@ -259,7 +272,7 @@ impl Course {
     }
 
     fn cut_power(&mut self, blackout: &mut Blackout, home: &Path) -> Result<Option<Failure>> {
-        self.tally.begin_round("power cuts");
+        self.tally.begin_round(POWER_CUTS);
         let times = Times { until: self.until(), deadline: self.end + GRACE };
         let (random, tally) = (&mut self.random, &mut self.tally);
         let (bar, began, end) = (&mut self.bar, self.began, self.end);
@@ -286,12 +299,13 @@ impl Course {
         show(&mut self.bar, self.began, self.end, &self.tally);
     }
 
-    fn live(&mut self, injuries: &[Injury], scene: &mut Scene) -> Result<()> {
+    fn live(&mut self, is_seen_through: bool, scene: &mut Scene) -> Result<()> {
         scene.recover(true, &mut self.tally)?;
         let until = self.until();
         // One at least: on a busy machine the first start takes longer than a short turn.
         while scene.broken().is_empty() && scene.size() < LOG_MAX {
-            let injury = injuries[self.random.index(injuries.len())];
+            let deck = if is_seen_through { &mut self.seen_through } else { &mut self.anywhere };
+            let injury = deck.draw(&mut self.random);
             self.round(injury, scene)?;
             if Instant::now() >= until {
                 break;

@@ -144,10 +144,7 @@ pub fn run(span: &Span) -> Result<Verdict> {
     let mut random = Random::new(seed);
     let mut scene = Scene::new(&program, &home.join("soak"), began + span + GRACE)?;
     scene.draw_arguments(&mut random);
-    scene.launch.arguments.retain(|argument| {
-        FLAGS.iter().all(|flag| flag.split('=').next() != argument.split('=').next())
-    });
-    scene.launch.arguments.extend(FLAGS.map(str::to_owned));
+    scene.launch.set(&FLAGS);
     let mut tally = Tally::new(began);
     scene.recover(true, &mut tally)?;
     let mut verdict = Verdict {

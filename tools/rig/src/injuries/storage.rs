@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::io::Errno;
 
-use super::with_away;
+use super::{Injury, with_away};
 use crate::broker::Start;
 use crate::faulty::{Effect, Fault, Op};
 use crate::run::Tally;
@@ -35,6 +35,8 @@ const EFFECTS: [Effect; 3] = [Effect::Nothing, Effect::Half, Effect::All];
 
 pub(super) fn full(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
     scene.control()?.set_full(true);
+    // Space is needed now and then.
+    wait_for_failure(scene)?;
     ride_out(scene, random, tally)
 }
 
@@ -55,7 +57,8 @@ pub(super) fn writes_fail(scene: &mut Scene, random: &mut Random, tally: &mut Ta
 pub(super) fn reads_fail(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
     let fault = Fault {
         ops: vec![Op::Read],
-        passing: random.below(12),
+        // There may be few; the first one is not to be missed.
+        passing: if tally.has_met(Injury::ReadsFail) { random.below(12) } else { 0 },
         failing: 1 + random.below(3),
         error: Errno::IO,
         effect: Effect::Nothing,
@@ -66,10 +69,12 @@ pub(super) fn reads_fail(scene: &mut Scene, random: &mut Random, tally: &mut Tal
 
 /// What is made, opened, renamed, removed or listed.
 pub(super) fn names_fail(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
+    let is_first = !tally.has_met(Injury::NamesFail);
+    let one = NAMES[random.index(NAMES.len())];
     let fault = Fault {
-        // One of them: the frequent ones would hide the others.
-        ops: vec![NAMES[random.index(NAMES.len())]],
-        passing: random.below(4),
+        // One of them: the frequent ones would hide the others. At first, whatever comes.
+        ops: if is_first { NAMES.to_vec() } else { vec![one] },
+        passing: if is_first { 0 } else { random.below(4) },
         failing: 1 + random.below(2),
         error: if random.one_in(3) { Errno::NOSPC } else { Errno::IO },
         effect: if random.one_in(2) { Effect::Nothing } else { Effect::All },
@@ -80,8 +85,12 @@ pub(super) fn names_fail(scene: &mut Scene, random: &mut Random, tally: &mut Tal
 
 /// Load until it has failed, or long enough.
 fn fail_rarely(fault: Fault, scene: &mut Scene) -> Result<()> {
+    scene.control()?.fail(fault);
+    wait_for_failure(scene)
+}
+
+fn wait_for_failure(scene: &mut Scene) -> Result<()> {
     let control = scene.control()?;
-    control.fail(fault);
     let end = Instant::now() + RARE;
     scene.load_while(|| {
         while !control.has_failed() && Instant::now() < end {

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::POWER_CUTS;
 use super::marks::{Hit, Mark, Marks};
 use crate::accounts::Accounts;
 use crate::blackout::{Case, Examined};
-use crate::injuries::Steps;
+use crate::injuries::{Injury, Steps};
 use crate::recorder::Event;
 
 /// See the file.
@@ -295,9 +296,22 @@ impl Tally {
         )
     }
 
-    /// The injuries that were inflicted, each with its number.
+    /// Whether this injury has come to a broker: what was to fail has failed, for instance.
+    pub fn has_met(&self, injury: Injury) -> bool {
+        let of_it = |mark: &Mark| {
+            let round = mark.round.checked_sub(1).and_then(|at| self.rounds.get(at));
+            mark.hit == injury.hit() && round.is_some_and(|round| round.injury == injury.name())
+        };
+        match injury {
+            Injury::KillAtStep => self.kills_at_steps > 0,
+            _ => self.marks.iter().any(of_it),
+        }
+    }
+
+    /// All injuries, each with the number of its rounds, those that were not inflicted too.
     pub fn injuries(&self) -> Vec<(&'static str, usize)> {
-        let mut kinds: Vec<(&'static str, usize)> = Vec::new();
+        let names = Injury::ALL.map(Injury::name).into_iter().chain([POWER_CUTS]);
+        let mut kinds: Vec<(&'static str, usize)> = names.map(|name| (name, 0)).collect();
         for round in &self.rounds {
             match kinds.iter_mut().find(|(kind, _)| *kind == round.injury) {
                 Some((_, count)) => *count += 1,
@@ -324,8 +338,32 @@ mod tests {
             assert_eq!(tally.rounds.last().unwrap().counts.acknowledged, acknowledged);
             tally.close(&accounts);
         }
-        assert_eq!(tally.injuries(), [("a", 2), ("b", 1)]);
+        let injuries = tally.injuries();
+        assert_eq!(injuries[injuries.len() - 2..], [("a", 2), ("b", 1)]);
         assert_eq!(tally.last_round(), "round 3: a");
+    }
+
+    #[test]
+    fn what_was_tried_and_what_has_come_to_a_broker_are_told_apart() {
+        let mut tally = Tally::new(Instant::now());
+        let accounts = Accounts::default();
+        assert!(tally.injuries().iter().all(|(_, count)| *count == 0));
+        assert_eq!(tally.injuries().len(), Injury::ALL.len() + 1);
+        tally.begin_round(Injury::Full.name());
+        // Nothing took space; the broker was killed in the end.
+        tally.failed(&[], &accounts);
+        tally.killed(&accounts);
+        tally.begin_round(Injury::KillAtStep.name());
+        tally.killed(&accounts);
+        assert!(Injury::ALL.into_iter().all(|injury| !tally.has_met(injury)));
+        tally.kills_at_steps += 1;
+        tally.begin_round(Injury::Full.name());
+        tally.failed(&[Instant::now()], &accounts);
+        tally.begin_round(Injury::Pause.name());
+        tally.paused(Instant::now(), &accounts);
+        let met: Vec<_> = Injury::ALL.into_iter().filter(|one| tally.has_met(*one)).collect();
+        assert_eq!(met, [Injury::Pause, Injury::KillAtStep, Injury::Full]);
+        assert!(tally.injuries().contains(&(Injury::Full.name(), 2)));
     }
 
     #[test]

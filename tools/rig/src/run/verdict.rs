@@ -118,6 +118,11 @@ impl Verdict {
         let (hits, before, recovered) = self.tally.marks.recovered();
         let injuries: serde_json::Map<_, _> =
             self.tally.injuries().into_iter().map(|(kind, n)| (kind.into(), n.into())).collect();
+        let points: serde_json::Map<_, _> =
+            self.tally.steps.points().map(|(one, n)| (one.name().into(), n.into())).collect();
+        let not_struck = self.tally.steps.not_struck();
+        let not_struck: Vec<_> =
+            not_struck.map(|(phase, step)| format!("{phase}: {step}")).collect();
         serde_json::json!({
             "type": "verdict",
             "verdict": self.word().to_lowercase(),
@@ -132,6 +137,8 @@ impl Verdict {
             "kills_at_steps": self.tally.kills_at_steps,
             "steps": self.tally.steps.count().0,
             "steps_struck": self.tally.steps.count().1,
+            "steps_not_struck": not_struck,
+            "kills_wanted": points,
             "faults": self.tally.faults,
             "damaged_copies": self.tally.damages,
             "damage": self.tally.damage_kinds,
@@ -179,7 +186,13 @@ impl fmt::Display for Verdict {
         let (steps, struck) = tally.steps.count();
         if steps > 0 {
             row("  at a step", &tally.kills_at_steps)?;
+            for (point, kills) in tally.steps.points() {
+                row(&format!("    {}", point.name()), &kills)?;
+            }
             row("    steps seen, and struck", &format!("{steps}, {struck}"))?;
+            for (phase, step) in tally.steps.not_struck() {
+                row(&format!("      {phase}: {step}"), &0)?;
+            }
             row("operations failed", &tally.faults)?;
         }
         row("damaged copies", &tally.damages)?;
@@ -255,6 +268,8 @@ impl fmt::Display for Failure {
 mod tests {
     use super::*;
     use crate::documented::{documented, printed};
+    use crate::faulty::{Kind, Op, Step};
+    use crate::injuries::{Injury, Phase};
 
     fn failure(cause: Cause, what: &str) -> Failure {
         Failure {
@@ -323,6 +338,38 @@ mod tests {
         assert!(text.contains("too few injuries: 2 kills of 60 at least"), "{text}");
         assert_eq!(verdict.json()["clean"], false);
         assert_eq!(verdict.json()["too_few"], "2 kills of 60 at least");
+    }
+
+    /// A kind that never came was missing in the table, and nobody saw it.
+    #[test]
+    fn what_was_not_done_stands_there_with_zero() {
+        let mut verdict = Verdict::new(7);
+        let step = |op| Step { op, file: Kind::Image };
+        verdict.tally.steps.learn(Phase::Load, [(step(Op::Rename), 1), (step(Op::Sync), 1)].into());
+        verdict.tally.steps.strike(Phase::Load, step(Op::Rename));
+        let (text, json) = (verdict.to_string(), verdict.json());
+        let row = |name: &str| {
+            let found = text.lines().find_map(|line| line.trim_start().strip_prefix(name));
+            found.unwrap_or_else(|| panic!("{name}: {text}")).trim().to_owned()
+        };
+        for injury in Injury::ALL {
+            assert!(row(injury.name()).ends_with('0'), "{text}");
+            assert_eq!(json["injuries"][injury.name()], 0);
+        }
+        assert_eq!(json["injuries"]["power cuts"], 0);
+        assert_eq!((row("rename to image"), row("rename to segment")), ("1".into(), "0".into()));
+        assert_eq!(row("load: sync image"), "0");
+        assert_eq!(json["steps_not_struck"], serde_json::json!(["load: sync image"]));
+        let wanted = serde_json::json!({
+            "rename to segment": 0,
+            "rename to spare": 0,
+            "rename to image": 1,
+            "change of meta": 0,
+            "segment at a start": 0,
+        });
+        assert_eq!(json["kills_wanted"], wanted);
+        let page = super::super::html::page(&verdict);
+        assert!(page.contains("disk full (0)") && page.contains("<td>sync image<td class=\"n\">0"));
     }
 
     #[test]
