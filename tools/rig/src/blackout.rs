@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use self::examine::examine_all;
 pub use self::examine::{Case, Cut, Examined};
+use self::examine::{Limits, examine_all};
 use crate::accounts::{Accounts, Book, Entry};
 use crate::broker::Launch;
 use crate::image::Image;
@@ -59,7 +59,9 @@ struct History {
 pub struct Times {
     /// No recording begins after this.
     pub until: Instant,
-    /// Nothing of a recording is waited for any longer than this.
+    /// No examination of a disk begins after this.
+    pub last: Instant,
+    /// Nothing of either is waited for any longer than this.
     pub deadline: Instant,
 }
 
@@ -112,7 +114,7 @@ impl Blackout {
             let launch = Launch::new(program, self.stands[0].mount_point().join("data"), &home);
             let book = Book::go_on(&made(&home)?.join("accounts"), history.accounts.clone())?;
             let scene = Scene::on(launch, &home, book, times.deadline);
-            let lost = self.generation(&mut history, scene, random, tally)?;
+            let lost = self.generation(&mut history, scene, times, random, tally)?;
             if lost.is_some() {
                 return Ok(lost);
             }
@@ -126,6 +128,7 @@ impl Blackout {
         &self,
         history: &mut History,
         mut scene: Scene,
+        times: Times,
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<Option<Loss>> {
@@ -142,6 +145,9 @@ impl Blackout {
             Ok(Some(Loss { what, home: home.clone(), disk: path, arguments }))
         };
         if let Some(broken) = scene.broken().first() {
+            if scene.is_late() {
+                bail!("the time was over when this was looked at: {broken}");
+            }
             return loss(
                 format!("while it was recorded: {broken}"),
                 self.stands[0].recorder().image(),
@@ -156,7 +162,9 @@ impl Blackout {
         let heir = random.index(cases.len());
         tally.cut(&cases, &events);
         let next = (cases[heir].image.clone(), cases[heir].accounts.clone());
-        let examined = examine_all(&self.stands, &cases, |data| Launch { data, ..launch.clone() })?;
+        let limits = Limits { last: times.last, deadline: times.deadline };
+        let on = |data| Launch { data, ..launch.clone() };
+        let examined = examine_all(&self.stands, &cases, limits, on)?;
         tally.examined(&examined);
         if let Some((case, broken)) = examined.broken {
             return loss(format!("{}: {broken}", cases[case].label), &cases[case].image);

@@ -28,6 +28,8 @@ pub struct Launch {
     pub log: PathBuf,
     /// Further arguments.
     pub arguments: Vec<String>,
+    /// A start is not waited for behind this.
+    pub until: Option<Instant>,
 }
 
 /// What became of a start.
@@ -56,7 +58,7 @@ impl Launch {
     /// On this data directory, with its log in `home`.
     pub fn new(program: &Path, data: PathBuf, home: &Path) -> Self {
         let log = home.join("broker.log");
-        Self { program: program.to_owned(), data, log, arguments: Vec::new() }
+        Self { program: program.to_owned(), data, log, arguments: Vec::new(), until: None }
     }
 
     /// It runs with these flags, whatever was said about them before.
@@ -87,7 +89,9 @@ impl Launch {
         let process = child.0.as_mut().context("a process")?;
         spawned(Pid::from_child(process));
         let mut words = process.stdout.take().context("a pipe")?;
-        let Some(line) = first_line(&mut words, began + PATIENCE)? else {
+        let patience = began + PATIENCE;
+        let patience = self.until.map_or(patience, |until| until.min(patience));
+        let Some(line) = first_line(&mut words, patience)? else {
             return Ok(Start::Hung);
         };
         if line.is_empty() {

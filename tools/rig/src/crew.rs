@@ -175,11 +175,11 @@ impl Crew {
 
     /// Those whom somebody would mourn leave in order: their wills never come. It is over when the
     /// broker has closed.
-    pub fn part(&mut self, book: &mut Book) -> Result<()> {
+    pub fn part(&mut self, book: &mut Book, deadline: Instant) -> Result<()> {
         for member in self.members.iter_mut().filter(|member| member.is_mourned()) {
             member.say_farewell(book)?;
         }
-        let patience = Instant::now() + self.patience;
+        let patience = deadline.min(Instant::now() + self.patience);
         let stands = |member: &Member| member.is_mourned() && member.is_up();
         while self.members.iter().any(stands) {
             if Instant::now() > patience {

@@ -105,8 +105,13 @@ const SLICE: (f64, f64) = (0.8, 20.0);
 const BUSY: [&str; 2] = ["--segment-size=1MiB", "--snapshot-every=256KiB"];
 /// A log that is longer than this is given up for a fresh one: a start reads all of it.
 const LOG_MAX: u64 = 64 << 20;
-/// Time behind the end, for what has begun.
+/// Behind the end, for disks of power cuts that were recorded before it: none is begun later.
+const LAST: Duration = Duration::from_secs(30);
+/// Time behind the end, for what has begun. It takes a moment more to end it all.
 const GRACE: Duration = Duration::from_secs(90);
+const _: () = assert!(GRACE.as_secs() < WITHIN.as_secs() && LAST.as_secs() < GRACE.as_secs());
+/// A run ends within so much more than its time.
+const WITHIN: Duration = Duration::from_mins(2);
 
 /// Runs until the time is over or a promise is broken.
 pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
@@ -259,6 +264,8 @@ impl Course {
             let (cause, what) = if self.tally.recoveries.is_empty() {
                 // It has promised nothing yet.
                 (Cause::Rig, format!("on an empty directory {}", broken.what))
+            } else if scene.is_late() {
+                (Cause::Rig, format!("the time was over when this was looked at: {broken}"))
             } else {
                 (Cause::Promise, broken.to_string())
             };
@@ -273,7 +280,8 @@ impl Course {
 
     fn cut_power(&mut self, blackout: &mut Blackout, home: &Path) -> Result<Option<Failure>> {
         self.tally.begin_round(POWER_CUTS);
-        let times = Times { until: self.until(), deadline: self.end + GRACE };
+        let (last, deadline) = (self.end + LAST, self.end + GRACE);
+        let times = Times { until: self.until(), last, deadline };
         let (random, tally) = (&mut self.random, &mut self.tally);
         let (bar, began, end) = (&mut self.bar, self.began, self.end);
         let mut seen = |tally: &Tally| show(bar, began, end, tally);

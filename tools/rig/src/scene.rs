@@ -60,7 +60,8 @@ impl Scene {
     }
 
     /// A broker that is started so, with these accounts.
-    pub fn on(launch: Launch, home: &Path, book: Book, deadline: Instant) -> Self {
+    pub fn on(mut launch: Launch, home: &Path, book: Book, deadline: Instant) -> Self {
+        launch.until = Some(deadline);
         let (home, data) = (home.to_owned(), launch.data.clone());
         let crew = Crew::new(NOWHERE.into());
         Self { launch, home, data, deadline, crew, book, broker: None, faulty: None }
@@ -102,6 +103,11 @@ impl Scene {
     /// What was found broken.
     pub fn broken(&self) -> &[Broken] {
         self.book.accounts().broken()
+    }
+
+    /// Whether what is found missing now says nothing: it was not waited for as long as always.
+    pub fn is_late(&self) -> bool {
+        Instant::now() >= self.deadline
     }
 
     /// The accounts.
@@ -157,7 +163,8 @@ impl Scene {
     /// Checks what a running broker has kept.
     pub fn check_all(&mut self, with_away: bool) -> Result<()> {
         let address = self.broker()?.address();
-        check_kept(address, self.crew.patience(), &mut self.book)?;
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        check_kept(address, left.min(self.crew.patience()), &mut self.book)?;
         self.settle(with_away)
     }
 
@@ -165,7 +172,7 @@ impl Scene {
     pub fn settle(&mut self, with_away: bool) -> Result<()> {
         let is_settled = self.crew.settle(&mut self.book, with_away, self.deadline)?;
         if is_settled && with_away {
-            self.crew.part(&mut self.book)?;
+            self.crew.part(&mut self.book, self.deadline)?;
         }
         let ended = self.broker.as_mut().map(Broker::ended).transpose()?.flatten();
         if let Some(status) = ended {

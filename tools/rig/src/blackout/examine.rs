@@ -36,6 +36,8 @@ pub struct Examined {
     pub disks: u64,
     /// Each of them.
     pub cuts: Vec<Cut>,
+    /// How many there was no time for, to its end.
+    pub left_out: u64,
     /// The first case in which a promise was broken.
     pub broken: Option<(usize, Broken)>,
 }
@@ -56,11 +58,34 @@ pub struct Cut {
 /// The longest that one examination may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Examines all cases; ends early where something is broken. `launch` starts a broker on a
-/// directory.
+/// How long the examinations of a recording may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// None begins after this.
+    pub(super) last: Instant,
+    /// Nothing is waited for any longer than this. What is not there by then might have come.
+    pub(super) deadline: Instant,
+}
+
+impl Limits {
+    /// The end of an examination that begins now, if it may.
+    fn end_from(self, now: Instant) -> Option<Instant> {
+        (now < self.last).then(|| self.deadline.min(now + PATIENCE))
+    }
+
+    /// Whether what was found missing by then says anything: it was waited for as long as
+    /// everywhere.
+    fn is_judged(self, by: Instant) -> bool {
+        by < self.deadline
+    }
+}
+
+/// Examines all cases that there is time for; ends early where something is broken. `launch`
+/// starts a broker on a directory.
 pub(super) fn examine_all(
     stands: &[ServedDisk],
     cases: &[Case],
+    limits: Limits,
     launch: impl Fn(PathBuf) -> Launch + Sync,
 ) -> Result<Examined> {
     let next = AtomicUsize::new(0);
@@ -70,7 +95,11 @@ pub(super) fn examine_all(
         while !is_broken.load(Ordering::Relaxed) {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(at) else { break };
-            let (broken, cut) = examine(stand, case, &launch)?;
+            let Some(end) = limits.end_from(Instant::now()) else { break };
+            let (broken, cut) = examine(stand, case, end, &launch)?;
+            if broken.is_some() && !limits.is_judged(Instant::now()) {
+                break;
+            }
             examined.disks += 1;
             examined.cuts.push(cut);
             if let Some(broken) = broken {
@@ -87,17 +116,22 @@ pub(super) fn examine_all(
         };
         working.into_iter().map(join).collect::<Result<Vec<_>>>()
     })?;
-    Ok(all.into_iter().fold(Examined::default(), |mut sum, one| {
+    let mut all = all.into_iter().fold(Examined::default(), |mut sum, one| {
         sum.disks += one.disks;
         sum.cuts.extend(one.cuts);
         sum.broken = sum.broken.or(one.broken);
         sum
-    }))
+    });
+    if all.broken.is_none() {
+        all.left_out = cases.len() as u64 - all.disks;
+    }
+    Ok(all)
 }
 
 fn examine(
     stand: &ServedDisk,
     case: &Case,
+    end: Instant,
     launch: impl Fn(PathBuf) -> Launch,
 ) -> Result<(Option<Broken>, Cut)> {
     let acknowledged = case.accounts.acknowledged();
@@ -115,7 +149,7 @@ fn examine(
     let launch = launch(stand.mount_point().join("data"));
     let book = Book::trial(case.accounts.clone());
     let home = launch.log.parent().map(PathBuf::from).unwrap_or_default();
-    let mut scene = Scene::on(launch, &home, book, Instant::now() + PATIENCE);
+    let mut scene = Scene::on(launch, &home, book, end);
     let mut tally = Tally::new(Instant::now());
     let recovered = scene.recover(true, &mut tally);
     scene.bury()?;
@@ -126,4 +160,38 @@ fn examine(
         cut.recovered = acknowledged.saturating_sub(scene.book().accounts().absent(true));
     }
     Ok((scene.broken().first().cloned(), cut))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run has said that it ends within two minutes of its time, and examined disks for as long
+    /// as it took.
+    #[test]
+    fn nothing_begins_behind_the_end_nor_is_waited_for_behind_the_deadline() {
+        let last = Instant::now() + Duration::from_mins(5);
+        let limits = Limits { last, deadline: last + PATIENCE / 2 };
+        let early = last - PATIENCE * 2;
+        assert_eq!(limits.end_from(early), Some(early + PATIENCE));
+        assert_eq!(limits.end_from(last - Duration::from_nanos(1)), Some(limits.deadline));
+        assert_eq!(limits.end_from(last), None);
+        assert!(limits.is_judged(last) && !limits.is_judged(limits.deadline));
+    }
+
+    #[test]
+    fn what_there_is_no_time_for_is_counted() {
+        let case = || Case {
+            label: String::new(),
+            image: Image::zeroes(0),
+            accounts: Accounts::default(),
+            unflushed: 0,
+        };
+        let now = Instant::now();
+        let limits = Limits { last: now, deadline: now };
+        let launch = |data| Launch::new(std::path::Path::new("none"), data, "none".as_ref());
+        let (cases, stands) = ([case(), case(), case()], []);
+        let examined = examine_all(&stands, &cases, limits, launch).unwrap();
+        assert_eq!((examined.disks, examined.left_out), (0, 3));
+    }
 }

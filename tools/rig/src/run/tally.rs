@@ -36,6 +36,8 @@ pub struct Tally {
     pub refused: u64,
     /// Disks as power cuts may have left them, examined.
     pub power_cuts: u64,
+    /// More of them that there was no time to examine.
+    pub power_cuts_left_out: u64,
     /// Writes and flushes recorded for them.
     pub recorded: (u64, u64),
     /// Writes that no flush had covered, at the cut with the most of them.
@@ -120,6 +122,7 @@ impl Tally {
             damage_kinds: BTreeMap::new(),
             refused: 0,
             power_cuts: 0,
+            power_cuts_left_out: 0,
             recorded: (0, 0),
             unflushed_max: 0,
             rounds: Vec::new(),
@@ -252,6 +255,7 @@ impl Tally {
     /// Disks were examined.
     pub fn examined(&mut self, examined: &Examined) {
         self.power_cuts += examined.disks;
+        self.power_cuts_left_out += examined.left_out;
         let (round, began) = (self.rounds.len(), self.began);
         for cut in &examined.cuts {
             let at = cut.at.saturating_duration_since(began);

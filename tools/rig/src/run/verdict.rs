@@ -144,6 +144,7 @@ impl Verdict {
             "damage": self.tally.damage_kinds,
             "damage_refused": self.tally.refused,
             "power_cuts": self.tally.power_cuts,
+            "power_cuts_left_out": self.tally.power_cuts_left_out,
             "writes_recorded": self.tally.recorded.0,
             "flushes_recorded": self.tally.recorded.1,
             "unflushed_max": self.tally.unflushed_max,
@@ -200,8 +201,9 @@ impl fmt::Display for Verdict {
             row(&format!("  {kind}"), count)?;
         }
         row("  refused as damaged", &tally.refused)?;
-        if tally.power_cuts > 0 {
+        if tally.power_cuts > 0 || tally.power_cuts_left_out > 0 {
             row("power cuts", &tally.power_cuts)?;
+            row("  more, for which no time was left", &tally.power_cuts_left_out)?;
             row("  in writes, flushes", &format!("{}, {}", tally.recorded.0, tally.recorded.1))?;
             row("  most writes unflushed", &tally.unflushed_max)?;
         }
@@ -267,6 +269,7 @@ impl fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blackout::Examined;
     use crate::documented::{documented, printed};
     use crate::faulty::{Kind, Op, Step};
     use crate::injuries::{Injury, Phase};
@@ -370,6 +373,18 @@ mod tests {
         assert_eq!(json["kills_wanted"], wanted);
         let page = super::super::html::page(&verdict);
         assert!(page.contains("disk full (0)") && page.contains("<td>sync image<td class=\"n\">0"));
+    }
+
+    #[test]
+    fn disks_that_there_was_no_time_for_are_counted() {
+        let mut verdict = Verdict::new(7);
+        let examined = Examined { disks: 5, left_out: 3, ..Examined::default() };
+        verdict.tally.examined(&examined);
+        assert_eq!(verdict.json()["power_cuts"], 5);
+        assert_eq!(verdict.json()["power_cuts_left_out"], 3);
+        let text = verdict.to_string();
+        let row = text.lines().find(|line| line.contains("no time was left")).unwrap();
+        assert!(row.ends_with(" 3"), "{row}");
     }
 
     #[test]
