@@ -14,6 +14,7 @@ use crate::accounts::{Book, Broken};
 use crate::broker::Launch;
 use crate::run::Tally;
 use crate::scene::Scene;
+use crate::unfit::Unfit;
 
 /// The longest that it may take.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -37,7 +38,7 @@ pub struct Found {
 /// Holds what a run has left in `directory` to its accounts.
 pub fn check(directory: &Path, program: &Path) -> Result<Found> {
     let until = Instant::now() + ENDING;
-    let home = newest(directory)?;
+    let home = newest(directory).context(Unfit)?;
     let accounts = home.join("accounts");
     let Some(book) = when_free(until, || Book::reopen(&accounts))? else {
         bail!("{}: a run is under way that writes it", accounts.display());

@@ -48,4 +48,5 @@ pub mod scene;
 pub mod sealed;
 pub mod served;
 pub mod soak;
+pub mod unfit;
 pub mod workload;

@@ -26,6 +26,7 @@ use crate::injuries::{Deck, Injury};
 use crate::place::mount_in;
 use crate::scene::Scene;
 use crate::sealed::Refused;
+use crate::unfit::Unfit;
 use zzq_journal::Bar;
 use zzq_wal::sim_disk::Random;
 
@@ -59,11 +60,19 @@ pub(crate) struct Begun {
 }
 
 impl Span {
-    /// Checks it, and makes the directory.
-    pub(crate) fn begin(&self) -> Result<Begun> {
+    /// What is done follows from it.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(any_seed)
+    }
+
+    /// Checks it, and makes the directory; an error is [`Unfit`].
+    pub(crate) fn begin(&self, seed: u64) -> Result<Begun> {
+        self.check(seed).context(Unfit)
+    }
+
+    fn check(&self, seed: u64) -> Result<Begun> {
         ensure!(self.minutes > 0.0 && self.minutes < 1e6, "--minutes is a time");
         let program = broker::named_or_beside(self.broker.as_deref())?;
-        let seed = self.seed.unwrap_or_else(any_seed);
         tell(&format!("seed {seed}, {} on {}", program.display(), self.data_dir.display()));
         make_empty(&self.data_dir)?;
         let directory = self.data_dir.canonicalize()?;
@@ -113,11 +122,25 @@ const _: () = assert!(GRACE.as_secs() < WITHIN.as_secs() && LAST.as_secs() < GRA
 /// A run ends within so much more than its time.
 const WITHIN: Duration = Duration::from_mins(2);
 
+/// What is said where there is no run because of this error.
+pub fn failed(span: &Span, error: &anyhow::Error) -> Verdict {
+    let mut verdict = Verdict::new(span.seed());
+    verdict.failure = Some(Failure::in_front_of_a_run(error));
+    verdict
+}
+
 /// Runs until the time is over or a promise is broken.
-pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
-    let Begun { program, seed, directory, at: began, span } = span.begin()?;
+pub fn run(span: &Span, options: &Options) -> Verdict {
+    let mut verdict = Verdict::new(span.seed());
+    let begun = match span.begin(verdict.seed) {
+        Ok(begun) => begun,
+        Err(error) => {
+            verdict.failure = Some(Failure::in_front_of_a_run(&error));
+            return verdict;
+        }
+    };
+    let Begun { program, seed, directory, at: began, span } = begun;
     let end = began + span;
-    let mut verdict = Verdict::new(seed);
     let place = options.inside.clone().filter(|_| !options.plain);
     if options.plain {
         verdict.leave_out("kills at steps, faults of the disk, power cuts: --plain");
@@ -161,7 +184,7 @@ pub fn run(span: &Span, options: &Options) -> Result<Verdict> {
             verdict.failure.get_or_insert_with(|| Failure::of_rig(what, &course.directory));
         }
     }
-    Ok(verdict)
+    verdict
 }
 
 /// The report lies beside the directory.

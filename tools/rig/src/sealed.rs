@@ -67,7 +67,8 @@ pub fn run(place: &Path, arguments: impl Iterator<Item = OsString>) -> Result<Ex
     let status = child.wait()?;
     drop(line);
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(ExitCode::from(code.unwrap_or(1)))
+    // It had no chance to say anything.
+    Ok(ExitCode::from(code.with_context(|| format!("the process inside was ended: {status}"))?))
 }
 
 /// From now on this process ends when the one outside does. A terminal's interrupt reaches only

@@ -128,10 +128,11 @@ impl fmt::Display for Verdict {
         let Self { seed, bursts, visits, received, warm, most, .. } = self;
         writeln!(out, "seed {seed}: {bursts} bursts, {received} messages, {visits} visits")?;
         writeln!(out, "warm: {warm}; the most later: {most}")?;
-        match &self.failure {
-            Some(failure) => write!(out, "BROKEN: {failure}\n  {} is kept", self.kept.display()),
-            None => write!(out, "clean"),
+        if let Some(failure) = &self.failure {
+            writeln!(out, "BROKEN: {failure}\n  {} is kept", self.kept.display())?;
+            return write!(out, "BROKEN: seed {seed}: see above");
         }
+        write!(out, "clean: seed {seed}")
     }
 }
 
@@ -140,7 +141,7 @@ impl fmt::Display for Verdict {
 /// # Errors
 /// The machine does not do what it should.
 pub fn run(span: &Span) -> Result<Verdict> {
-    let Begun { program, seed, directory: home, at: began, span } = span.begin()?;
+    let Begun { program, seed, directory: home, at: began, span } = span.begin(span.seed())?;
     let mut random = Random::new(seed);
     let mut scene = Scene::new(&program, &home.join("soak"), began + span + GRACE)?;
     scene.draw_arguments(&mut random);

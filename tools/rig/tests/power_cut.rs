@@ -152,7 +152,7 @@ fn read_only() -> Result<(), Failed> {
     let output = run_behind(&prepare, &directory, &["--minutes=0.1"])?;
     let said = said(&output);
     let words = ["--data-dir ", "cannot be written", "Read-only file system"];
-    if output.status.code() == Some(1) && words.iter().all(|word| said.contains(word)) {
+    if output.status.code() == Some(2) && words.iter().all(|word| said.contains(word)) {
         Ok(())
     } else {
         Err(said.into())

@@ -7,7 +7,7 @@ mod support;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -33,6 +33,10 @@ fn stand_in(folder: &TempDir, script: &str) -> PathBuf {
     path
 }
 
+fn last_line(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).lines().last().unwrap_or_default().to_owned()
+}
+
 /// The run finds one of these promises broken, and keeps what there is to see.
 fn finds(script: &str, promises: &[&str]) {
     finds_with(&["--minutes=2", "--seed=5"], script, promises);
@@ -47,7 +51,7 @@ fn finds_with(flags: &[&str], script: &str, promises: &[&str]) {
     assert_eq!(output.status.code(), Some(1), "{said}");
     let named = promises.iter().any(|promise| said.contains(&format!("BROKEN: {promise}: ")));
     assert!(named, "{said}");
-    let last = String::from_utf8_lossy(&output.stdout).lines().last().unwrap().to_owned();
+    let last = last_line(&output);
     assert!(last.starts_with("BROKEN: seed 5"), "{last}");
     let report = std::fs::read_to_string(folder.path().join("d.html")).unwrap();
     assert!(report.contains("<h1 class=\"broken\">BROKEN: seed 5"));
@@ -66,7 +70,7 @@ fn a_good_broker_has_a_clean_verdict() {
     assert!(output.status.success(), "{}", said(&output));
     let report = std::fs::read_to_string(folder.path().join("made/by/the/rig.html")).unwrap();
     assert!(report.contains("<h1 class=\"clean\">") && report.contains("<svg"));
-    let last = String::from_utf8_lossy(&output.stdout).lines().last().unwrap().to_owned();
+    let last = last_line(&output);
     let verdict: serde_json::Value = serde_json::from_str(&last).unwrap();
     assert_eq!(verdict["clean"], true);
     for count in ["rounds", "acknowledged", "received", "starts"] {
@@ -79,7 +83,9 @@ fn a_directory_with_something_in_it_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mine"), "mine").unwrap();
     let output = rig(folder.path(), &broker(), &["--minutes=0.1"]);
-    assert!(!output.status.success() && said(&output).contains("something in it"));
+    assert_eq!(output.status.code(), Some(2));
+    let last = last_line(&output);
+    assert!(last.starts_with("FAILED: ") && last.contains("something in it"), "{last}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -99,11 +105,43 @@ fn what_does_not_fit_is_named_before_a_run_begins() {
     ]
     .map(|(program, directory, flag, words)| (program, directory, [flag, words]))
     {
+        let named = |what: &str| words.iter().all(|word| what.contains(word));
+        let output = rig(&directory, &program, &["--minutes=0.1"]);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        let last = last_line(&output);
+        assert!(last.starts_with("FAILED: ") && named(&last), "{words:?}: {last}");
         let output = rig(&directory, &program, &["--minutes=0.1", "--json"]);
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
-        assert!(!directory.exists() && output.stdout.is_empty(), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&verdict["clean"], &verdict["verdict"]), (&false.into(), &"failed".into()));
+        assert!(named(verdict["failure"]["what"].as_str().unwrap()), "{words:?}: {verdict}");
+        assert!(!directory.exists());
+    }
+    for minutes in ["--minutes=0", "--minutes=-1", "--minutes=nan"] {
+        let output = rig(&path("d"), &broker(), &[minutes]);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(last_line(&output).contains("--minutes"), "{minutes}: {}", said(&output));
+    }
+}
+
+/// What else the rig does with a broker and a directory is as plain about it.
+#[test]
+fn what_does_not_fit_is_named_by_everything_that_the_rig_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let soak = ["soak", "--minutes=0.1", "--data-dir"];
+    for (begin, directory, program, words) in [
+        (&soak[..], path("d"), path("missing"), "--broker "),
+        (&soak[..], "/proc/zzq".into(), broker(), "--data-dir "),
+        (&["after-power-loss"], path("d"), path("missing"), "--broker "),
+        (&["after-power-loss"], path("d"), broker(), "No such file"),
+    ] {
+        let mut command = Command::new(RIG);
+        command.args(begin).arg(&directory).arg("--broker").arg(&program);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        let last = last_line(&output);
+        assert!(last.starts_with("FAILED: ") && last.contains(words), "{words}: {last}");
     }
 }
 

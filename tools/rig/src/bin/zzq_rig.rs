@@ -1,7 +1,8 @@
 //! `zzq_rig`: injures the real thing and counts what it promised.
 //!
 //! Exit codes: 0 all promises kept, 1 a promise broken, too few injuries to say so, or the rig
-//! failed, 2 wrong use, 77 this machine does not allow it.
+//! failed, 2 wrong use: flags that there are not, or that name nothing to be used, 77 this machine
+//! does not allow it. The last line of stdout is the verdict, but for flags that there are not.
 
 #![forbid(unsafe_code)]
 
@@ -11,11 +12,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use zzq_rig::place::Place;
 use zzq_rig::power_cut::{self, Plan, Stand};
 use zzq_rig::sealed::{self, CANNOT};
+use zzq_rig::unfit::{self, Unfit};
 use zzq_rig::{after, broker, recovery, run, soak, workload};
 
 /// Does this disk keep its word with this broker? Injures a `zzq_broker` that works on DIR, in
@@ -75,7 +77,7 @@ fn main() -> ExitCode {
     let flags = Flags::parse();
     let outcome = match (flags.what, flags.span) {
         (Some(what), _) => carry_out(what),
-        (None, Some(span)) => judge(&span, flags.run),
+        (None, Some(span)) => judge(&span, &flags.run),
         (None, None) => Err(anyhow::anyhow!("nothing is asked for; see --help")),
     };
     outcome.unwrap_or_else(|error| {
@@ -86,42 +88,56 @@ fn main() -> ExitCode {
 
 fn carry_out(what: What) -> Result<ExitCode> {
     match what {
-        What::PowerCut { plan, probe, inside: Some(place) } => inside(&place, &plan, probe),
+        What::PowerCut { plan, probe, inside: Some(place) } => told(inside(&place, &plan, probe)),
         What::PowerCut { .. } => match sealed::able() {
-            Ok(()) => outside(&Place::make()?),
+            Ok(()) => told(Place::make().and_then(|place| outside(&place))),
             Err(reason) => Ok(skip(&reason)),
         },
-        What::AfterPowerLoss { directory, broker } => look_back(&directory, broker.as_deref()),
-        What::Soak(span) => soak(&span),
+        What::AfterPowerLoss { directory, broker } => {
+            told(look_back(&directory, broker.as_deref()))
+        }
+        What::Soak(span) => told(soak(&span)),
         What::Workload { directory, life } => live(&directory, &life),
         What::Recover { device, directory } => recover(&device, &directory),
     }
 }
 
+/// What has failed has a verdict, too.
+fn told(outcome: Result<ExitCode>) -> Result<ExitCode> {
+    outcome.or_else(|error| {
+        writeln!(io::stdout(), "FAILED: {error:#}")?;
+        Ok(ExitCode::from(unfit::exit_code(&error)))
+    })
+}
+
 /// What the machine allows is done in namespaces of its own, so that nothing of it is left behind.
-fn judge(span: &run::Span, mut options: run::Options) -> Result<ExitCode> {
+fn judge(span: &run::Span, options: &run::Options) -> Result<ExitCode> {
+    let json = options.json;
     if options.inside.is_some() {
-        sealed::end_with_outside()?;
-        return conclude(span, &options);
+        let verdict = match sealed::end_with_outside() {
+            Ok(()) => run::run(span, options),
+            Err(error) => run::failed(span, &error),
+        };
+        return conclude(&verdict, json);
     }
     match sealed::able().and_then(|()| Place::make()) {
-        Ok(place) => outside(&place),
+        // Who is inside says how it ends, if there is anybody.
+        Ok(place) => outside(&place).or_else(|error| conclude(&run::failed(span, &error), json)),
         Err(reason) => {
-            options.left_out = Some(format!("{reason:#}"));
-            conclude(span, &options)
+            let left_out = Some(format!("{reason:#}"));
+            conclude(&run::run(span, &run::Options { left_out, ..options.clone() }), json)
         }
     }
 }
 
-fn conclude(span: &run::Span, options: &run::Options) -> Result<ExitCode> {
-    let verdict = run::run(span, options)?;
+fn conclude(verdict: &run::Verdict, json: bool) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
-    if options.json {
+    if json {
         writeln!(out, "{}", verdict.json())?;
     } else {
         writeln!(out, "{verdict}{}", verdict.line())?;
     }
-    Ok(if verdict.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ExitCode::from(verdict.exit_code()))
 }
 
 /// This program again, with the same flags, sealed.
@@ -154,7 +170,7 @@ fn inside(place: &Path, plan: &Plan, probe: bool) -> Result<ExitCode> {
 }
 
 fn look_back(directory: &Path, broker: Option<&Path>) -> Result<ExitCode> {
-    let program = broker::named_or_beside(broker)?;
+    let program = broker::named_or_beside(broker).context(Unfit)?;
     let after::Found { acknowledged, data, broken } = after::check(directory, &program)?;
     let mut out = io::stdout();
     for broken in &broken {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Tally, tell};
+use crate::unfit::{Unfit, WRONG_USE};
 
 /// See the file.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub enum Cause {
     Promise,
     /// The rig, or what it was given: it could not go on, and nothing is shown.
     Rig,
+    /// Its flags: it has not begun.
+    Flags,
 }
 
 /// What has ended a run before its time.
@@ -52,6 +55,16 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// There was no run because of this error.
+    pub(super) fn in_front_of_a_run(error: &anyhow::Error) -> Self {
+        let cause = if error.is::<Unfit>() { Cause::Flags } else { Cause::Rig };
+        Self { cause, ..Self::of_rig(format!("{error:#}"), Path::new("")) }
+    }
+
+    fn is_of_a_run(&self) -> bool {
+        !self.kept.as_os_str().is_empty()
+    }
+
     /// The rig could not do this, and there is no broker whose arguments say anything.
     pub fn of_rig(what: String, kept: &Path) -> Self {
         Self {
@@ -84,6 +97,14 @@ impl Verdict {
         self.failure.is_none() && self.too_few.is_none()
     }
 
+    /// Of the program: 0 only where the verdict is clean.
+    pub fn exit_code(&self) -> u8 {
+        match &self.failure {
+            Some(failure) if failure.cause == Cause::Flags => WRONG_USE,
+            _ => u8::from(!self.is_clean()),
+        }
+    }
+
     /// What it all comes to.
     fn word(&self) -> &'static str {
         match (&self.failure, &self.too_few) {
@@ -96,6 +117,9 @@ impl Verdict {
     /// The last line.
     pub fn line(&self) -> String {
         let word = self.word();
+        if let Some(failure) = self.failure.as_ref().filter(|failure| !failure.is_of_a_run()) {
+            return format!("{word}: {}", failure.what);
+        }
         let end = match word {
             "BROKEN" | "FAILED" => "see above",
             "clean" => "all promises kept",
@@ -162,7 +186,7 @@ impl Verdict {
                 "what": failure.what,
                 "round": failure.round,
                 "broker": failure.arguments,
-                "kept": failure.kept,
+                "kept": failure.is_of_a_run().then_some(&failure.kept),
             })),
         })
     }
@@ -172,9 +196,12 @@ fn milliseconds(span: Duration) -> f64 {
     (span.as_secs_f64() * 10_000.0).round() / 10.0
 }
 
-/// The table.
+/// The table, if there was a run.
 impl fmt::Display for Verdict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.failure.as_ref().is_some_and(|failure| !failure.is_of_a_run()) {
+            return Ok(());
+        }
         let tally = &self.tally;
         let mut row = |name: &str, value: &dyn fmt::Display| writeln!(out, "{name:<34}{value:>12}");
         row("rounds", &tally.rounds.len())?;
@@ -238,7 +265,7 @@ impl Cause {
     fn word(self) -> &'static str {
         match self {
             Self::Promise => "BROKEN",
-            Self::Rig => "FAILED",
+            Self::Rig | Self::Flags => "FAILED",
         }
     }
 }
@@ -247,7 +274,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{}: {}", self.cause.word(), self.what)?;
         writeln!(out, "  in {}, with zzq_broker {}", self.round, self.arguments)?;
-        if self.cause == Cause::Rig {
+        if self.cause != Cause::Promise {
             return writeln!(out, "  {} is kept; nothing is shown", self.kept.display());
         }
         writeln!(
@@ -328,6 +355,30 @@ mod tests {
         assert_eq!(verdict.json()["verdict"], "failed");
         assert_eq!(verdict.json()["clean"], false);
         assert_eq!(verdict.json()["failure"]["what"], "no space for accounts");
+    }
+
+    /// There was nothing on stdout, and the exit status was that of a broken promise.
+    #[test]
+    fn flags_that_do_not_fit_are_the_verdict_by_themselves() {
+        let mut verdict = Verdict::new(7);
+        assert_eq!(verdict.exit_code(), 0);
+        verdict.too_few = Some("2 kills of 60 at least".into());
+        assert_eq!(verdict.exit_code(), 1);
+        for (error, code) in [
+            (anyhow::anyhow!("--broker x: no file").context(Unfit), WRONG_USE),
+            (anyhow::anyhow!("no processes"), 1),
+        ] {
+            verdict.failure = Some(Failure::in_front_of_a_run(&error));
+            assert_eq!(verdict.exit_code(), code);
+            let said = format!("{verdict}{}", verdict.line());
+            assert_eq!(said, format!("FAILED: {error:#}"));
+            assert_eq!((&verdict.json()["verdict"], verdict.is_clean()), (&"failed".into(), false));
+            assert!(verdict.json()["failure"]["kept"].is_null());
+        }
+        for cause in [Cause::Promise, Cause::Rig] {
+            verdict.failure = Some(failure(cause, "3"));
+            assert_eq!(verdict.exit_code(), 1);
+        }
     }
 
     #[test]
