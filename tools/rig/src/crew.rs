@@ -4,6 +4,7 @@
 //! Owns: the turn, who is connected when, and waiting until all accounts are settled.
 //! Does not know: why a broker is not there.
 
+mod caller;
 mod kept;
 mod line;
 mod member;
