@@ -21,7 +21,7 @@ use self::churn::Churn;
 pub use self::churn::Stage;
 pub use self::entry::Entry;
 pub use self::runs::Runs;
-use crate::cast::{AUDIENCES, PUBLISHERS, RECEIVERS, Who, audience_of};
+use crate::cast::{AUDIENCES, PUBLISHERS, RECEIVERS, Receiver, Who, audience_of, kept_for};
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Accounts {
     /// For each audience, what it has of each publisher.
     got: Vec<Vec<Runs>>,
     /// For each audience, what each publisher had sent when the first of it was subscribed: only
-    /// what came behind that is owed.
+    /// what came behind that is owed. For who only hears, when it was last connected.
     since: Vec<Option<Vec<u64>>>,
     /// Of the receiver that comes and goes.
     churn: Churn,
@@ -107,6 +107,9 @@ impl Accounts {
             }
             Entry::Began { who: Who::Receiver(at) } => {
                 self.with_receiver(at, |receiver| receiver.began = true);
+                if only_hears(at) && self.subscribed(at) {
+                    self.owe_anew(at);
+                }
             }
             Entry::Sent { by, seq, id } => self.with_publisher(by, |publisher| {
                 publisher.sent = publisher.sent.max(seq);
@@ -145,7 +148,7 @@ impl Accounts {
             Entry::Subscribed { who } if comes_and_goes(who) => self.churn(who, Stage::In),
             Entry::Subscribed { who } => {
                 self.with_receiver(who, |receiver| receiver.subscribed = true);
-                self.owe(who);
+                if only_hears(who) { self.owe_anew(who) } else { self.owe(who) }
             }
             Entry::Took { who, id, qos, by, seq } => {
                 if qos == 2 {
@@ -187,6 +190,13 @@ impl Accounts {
         }
     }
 
+    /// Only what is sent from now on is owed to the audience of this receiver.
+    fn owe_anew(&mut self, who: usize) {
+        if let Some(audience) = audience_of(who) {
+            self.since[audience] = Some(self.publishers.iter().map(Published::sent).collect());
+        }
+    }
+
     fn took(&mut self, who: usize, qos: u8, by: usize, seq: u64) {
         let Some(audience) = audience_of(who) else { return };
         let Some(publisher) = self.publishers.get(by) else { return };
@@ -206,12 +216,16 @@ impl Accounts {
         let got = &mut self.got[audience][by];
         let last = got.last().unwrap_or_default();
         let is_fresh = got.insert(seq);
-        if !is_fresh && qos != 1 {
+        // Sent again by a publisher that was not answered, it is another message.
+        let is_repeated = qos == 1 || qos == 0 && PUBLISHERS[by].qos == QoS::AtLeastOnce;
+        if !is_fresh && !is_repeated {
             broken.push(("at most once", told(&format!("has come twice at QoS {qos}"))));
         }
         // A first copy may have gone by a subscription that was not there, and the next one not.
         let is_alone = AUDIENCES[audience].len() == 1 && !comes_and_goes(who);
-        let is_ordered = is_alone && !PUBLISHERS[by].is_mourned;
+        // Who only hears has missed it then, and hears what is sent again.
+        let is_missed = only_hears(who) && PUBLISHERS[by].qos == QoS::AtLeastOnce;
+        let is_ordered = is_alone && !is_missed && !PUBLISHERS[by].is_mourned;
         if is_fresh && seq < last && is_ordered {
             broken.push(("order", told(&format!("has come behind {last}"))));
         }
@@ -268,11 +282,11 @@ impl Accounts {
         self.got.iter().flatten().map(Runs::len).sum()
     }
 
-    /// Acknowledged messages, once for each audience that they are owed to, and how many of these
+    /// Acknowledged messages, once for each audience that they are kept for, and how many of these
     /// the audiences have.
     pub fn owed_and_found(&self) -> (u64, u64) {
         let mut sum = (0, 0);
-        for (audience, since) in self.since.iter().enumerate() {
+        for (audience, since) in kept_for().map(|audience| (audience, &self.since[audience])) {
             let publishers = self.publishers.iter().zip(since.iter().flatten()).enumerate();
             let live = publishers.filter(|(by, _)| PUBLISHERS[*by].kept.is_none());
             let owed: u64 = live.map(|(_, (one, since))| one.acked.count_behind(*since)).sum();
@@ -361,6 +375,10 @@ fn comes_and_goes(receiver: usize) -> bool {
     RECEIVERS.get(receiver).is_some_and(|receiver| receiver.comes_and_goes)
 }
 
+fn only_hears(receiver: usize) -> bool {
+    RECEIVERS.get(receiver).is_some_and(Receiver::only_hears)
+}
+
 /// Messages that a publisher has under way at most.
 pub const WINDOW: usize = 32;
 
@@ -428,6 +446,7 @@ mod tests {
     const ALL: usize = 0;
     const LESS: usize = 1;
     const MEMBERS: [usize; 2] = [3, 4];
+    const HEARS: usize = 6;
     /// Publishers of QoS 1, 2, 0, and of retained messages at QoS 1.
     const ONE: usize = 0;
     const TWO: usize = 2;
@@ -473,11 +492,11 @@ mod tests {
     #[test]
     fn an_acknowledged_message_that_never_comes_is_lost_and_an_unknown_one_is_not() {
         let acked = [Entry::Acked { by: ONE, seq: 2 }];
-        assert_eq!(breaks(ONE, &acked), ["nothing lost"; 5]);
+        assert_eq!(breaks(ONE, &acked), ["nothing lost"; AUDIENCES.len()]);
         assert_eq!(breaks(ONE, &[&acked[..], &by_all(1, ONE, 2)].concat()), [""; 0]);
         assert_eq!(breaks(ONE, &[]), [""; 0], "nothing was acknowledged");
         assert_eq!(breaks(ONE, &by_all(1, ONE, 3)), [""; 0], "an unknown one may come");
-        let others = [ALL, LESS, 2, 5].map(|who| took(who, 1, ONE, 2));
+        let others = [ALL, LESS, 2, 5, HEARS, 7].map(|who| took(who, 1, ONE, 2));
         let broken = breaks(ONE, &[&acked[..], &others].concat());
         assert_eq!(broken, ["nothing lost"], "the group has it not");
     }
@@ -522,6 +541,37 @@ mod tests {
             let entries = [took(ALL, qos, by, 1), took(ALL, qos, by, 1)];
             assert_eq!(breaks(by, &entries), vec!["at most once"; broken], "QoS {qos}");
         }
+    }
+
+    /// Nothing is kept at QoS 0: who hears only is owed what is sent while it is connected.
+    #[test]
+    fn who_only_hears_is_owed_what_was_sent_since_it_was_connected() {
+        let began = Entry::Began { who: Who::Receiver(HEARS) };
+        let subscribed = Entry::Subscribed { who: HEARS };
+        let acked = |seq| Entry::Acked { by: ONE, seq };
+        let audience = audience_of(HEARS).unwrap();
+        let owed =
+            |entries: &[Vec<Entry>]| sum(&entries.concat()).missing(audience).collect::<Vec<_>>();
+        let first = [vec![began, subscribed], sent(ONE, 1..=2), vec![acked(1)]].concat();
+        assert_eq!(owed(std::slice::from_ref(&first)), [(ONE, 1)]);
+        // Its connection has ended, whenever that was.
+        let again = [vec![began, acked(2)], sent(ONE, 3..=3), vec![acked(3)]].concat();
+        assert_eq!(owed(&[first.clone(), again.clone()]), [(ONE, 3)]);
+        let came = vec![took(HEARS, 0, ONE, 3)];
+        assert_eq!(owed(&[first.clone(), again.clone(), came]), []);
+        assert_eq!(sum(&[first, again].concat()).owed_and_found(), (0, 0), "nothing is kept");
+    }
+
+    #[test]
+    fn who_only_hears_gets_again_what_its_publisher_sends_again_and_nothing_else() {
+        let twice = |by| [took(HEARS, 0, by, 1), took(HEARS, 0, by, 1)];
+        assert_eq!(breaks(ONE, &twice(ONE)), [""; 0]);
+        assert_eq!(breaks(TWO, &twice(TWO)), ["at most once"]);
+        assert_eq!(breaks(NONE, &twice(NONE)), ["at most once"]);
+        let late = |by| [took(HEARS, 0, by, 3), took(HEARS, 0, by, 1)];
+        assert_eq!(breaks(ONE, &late(ONE)), [""; 0]);
+        assert_eq!(breaks(TWO, &late(TWO)), ["order"]);
+        assert_eq!(breaks(NONE, &late(NONE)), ["order"]);
     }
 
     #[test]
@@ -613,7 +663,7 @@ mod tests {
         };
         let ended = Entry::Acked { by: MOURNED, seq: 3 };
         assert_eq!(will(&[]), [""; 0], "its connection may stand");
-        assert_eq!(will(&[ended]), ["nothing lost"; 4]);
+        assert_eq!(will(&[ended]), ["nothing lost"; AUDIENCES.len() - 1]);
         assert_eq!(will(&[&[ended][..], &by_all(2, MOURNED, 3)].concat()), [""; 0]);
         let leaving = Entry::Leaving { by: MOURNED, seq: 3 };
         assert_eq!(will(&[leaving]), [""; 0]);

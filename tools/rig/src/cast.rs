@@ -47,6 +47,7 @@ pub struct Receiver {
     pub comes_and_goes: bool,
 }
 
+const V3: ProtocolVersion = ProtocolVersion::V31;
 const V4: ProtocolVersion = ProtocolVersion::V311;
 const V5: ProtocolVersion = ProtocolVersion::V5;
 
@@ -66,7 +67,7 @@ const fn mourned(name: &'static str, version: ProtocolVersion, qos: QoS) -> Publ
 const KEPT: u64 = 7;
 
 /// All of them.
-pub const PUBLISHERS: [Publisher; 10] = [
+pub const PUBLISHERS: [Publisher; 11] = [
     publisher("rig-one-3", V4, QoS::AtLeastOnce),
     publisher("rig-one-5", V5, QoS::AtLeastOnce),
     publisher("rig-two-3", V4, QoS::ExactlyOnce),
@@ -77,6 +78,7 @@ pub const PUBLISHERS: [Publisher; 10] = [
     keeper("rig-keeps-3", V4, QoS::ExactlyOnce),
     mourned("rig-mourned-5", V5, QoS::ExactlyOnce),
     mourned("rig-mourned-3", V4, QoS::AtLeastOnce),
+    publisher("rig-oldest-one", V3, QoS::AtLeastOnce),
 ];
 
 /// All that is not retained.
@@ -95,17 +97,19 @@ const fn receiver(
 }
 
 /// All of them.
-pub const RECEIVERS: [Receiver; 6] = [
+pub const RECEIVERS: [Receiver; 8] = [
     receiver("rig-all", V5, QoS::ExactlyOnce, LIVE),
     receiver("rig-less", V4, QoS::AtLeastOnce, LIVE),
     Receiver { is_away: true, ..receiver("rig-away", V4, QoS::ExactlyOnce, LIVE) },
     receiver("rig-member-1", V5, QoS::ExactlyOnce, SHARED),
     receiver("rig-member-2", V5, QoS::ExactlyOnce, SHARED),
     Receiver { comes_and_goes: true, ..receiver("rig-churns", V5, QoS::ExactlyOnce, LIVE) },
+    receiver("rig-hears", V5, QoS::AtMostOnce, LIVE),
+    receiver("rig-oldest", V3, QoS::ExactlyOnce, LIVE),
 ];
 
 /// Receivers that must have each message between them.
-pub const AUDIENCES: [&[usize]; 5] = [&[0], &[1], &[2], &[5], &[3, 4]];
+pub const AUDIENCES: [&[usize]; 7] = [&[0], &[1], &[2], &[5], &[6], &[7], &[3, 4]];
 
 impl Publisher {
     /// Where a message goes.
@@ -115,6 +119,18 @@ impl Publisher {
             None => format!("rig/live/{at}"),
         }
     }
+}
+
+impl Receiver {
+    /// Whether nothing is kept for it: it is owed what comes while it is connected.
+    pub fn only_hears(&self) -> bool {
+        matches!(self.qos, QoS::AtMostOnce)
+    }
+}
+
+/// Audiences that are owed what was acknowledged, whoever of them is connected then.
+pub fn kept_for() -> impl Iterator<Item = usize> {
+    (0..AUDIENCES.len()).filter(|one| AUDIENCES[*one].iter().all(|at| !RECEIVERS[*at].only_hears()))
 }
 
 /// The audience of a receiver.

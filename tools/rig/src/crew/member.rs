@@ -197,7 +197,9 @@ impl Member {
 
     fn let_in(&mut self, session: bool, line: &mut Line, book: &mut Book) -> Result<()> {
         self.is_up = true;
-        if book.accounts().began(self.who) && !session {
+        // MQTT 3.1 has no word for it; what is missing shows.
+        let says_so = self.version() != ProtocolVersion::V31;
+        if says_so && book.accounts().began(self.who) && !session {
             book.accuse("sessions stay", format!("the session of {} is lost", self.name()));
         }
         book.enter(Entry::Began { who: self.who });

@@ -55,8 +55,8 @@ pub(super) fn page(verdict: &Verdict) -> String {
     add(
         "Acknowledged against received",
         "Acknowledged messages that are owed to each audience (line), and those of them that its \
-         receivers have (dashed), both as the mean over the audiences. One of them is mostly away; \
-         at the end of each data directory both are the same.",
+         receivers have (dashed), both as the mean over the audiences for which messages are \
+         kept. One of them is mostly away; at the end of each data directory both are the same.",
         &counts(tally),
     );
     add(
@@ -169,7 +169,7 @@ fn recovered(tally: &Tally) -> String {
 }
 
 fn counts(tally: &Tally) -> String {
-    let audiences = number(crate::cast::AUDIENCES.len() as u64);
+    let audiences = number(crate::cast::kept_for().count() as u64);
     let rounds = &tally.rounds;
     let owed = |round: &Round| number(round.counts.owed) / audiences;
     let found = |round: &Round| number(round.counts.found) / audiences;
