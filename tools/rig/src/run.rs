@@ -132,14 +132,14 @@ pub fn failed(span: &Span, error: &anyhow::Error) -> Verdict {
 /// Runs until the time is over or a promise is broken.
 pub fn run(span: &Span, options: &Options) -> Verdict {
     let mut verdict = Verdict::new(span.seed());
-    let begun = match span.begin(verdict.seed) {
-        Ok(begun) => begun,
+    let opened = match span.begin(verdict.seed) {
+        Ok(opened) => opened,
         Err(error) => {
             verdict.failure = Some(Failure::in_front_of_a_run(&error));
             return verdict;
         }
     };
-    let Begun { program, seed, directory, at: began, span } = begun;
+    let Begun { program, seed, directory, at: began, span } = opened;
     let end = began + span;
     let place = options.inside.clone().filter(|_| !options.plain);
     if options.plain {

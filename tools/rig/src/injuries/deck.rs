@@ -69,7 +69,8 @@ mod tests {
                     assert_eq!(first, kinds);
                     orders.insert(dealt.clone());
                     let mut whole = all.to_vec();
-                    (dealt.sort_unstable(), whole.sort_unstable());
+                    dealt.sort_unstable();
+                    whole.sort_unstable();
                     assert_eq!(dealt, whole);
                 }
             }

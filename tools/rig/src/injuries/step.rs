@@ -1,8 +1,9 @@
 //! `kill -9` exactly at one step of what a broker does to its data directory: before it, in the
 //! midst of it, or behind it without being told.
 //!
-//! Owns: which steps there are, learnt by watching a start, a while under load and a stop, how often
-//! each was struck, and which of them a run may not miss. Does not know: how a broker takes them.
+//! Owns: which steps there are, learnt by watching a start, a while under load and a stop, how
+//! often each was struck, and which of them a run may not miss. Does not know: how a broker takes
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt;

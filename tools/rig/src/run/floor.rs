@@ -16,7 +16,7 @@ const LEAST: Duration = Duration::from_mins(1);
 const KILLS_A_MINUTE: u64 = 24;
 const POWER_CUTS_A_MINUTE: u64 = 160;
 /// In so long a run, and in longer ones, each kind is wanted.
-const EACH_KIND: Duration = Duration::from_mins(3);
+const EACH_KIND: Duration = Duration::from_mins(10);
 
 /// What the machine allows.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,7 @@ mod tests {
             assert_eq!(lacks(&tally, ALL), Some(said.clone()));
             let is_plain = Injury::ANYWHERE.contains(&injury);
             assert_eq!(lacks(&tally, PLAIN), is_plain.then_some(said));
-            assert_eq!(too_few(&tally, EACH_KIND - Duration::from_secs(1), ALL), None);
+            assert_eq!(too_few(&tally, EACH_KIND / 2, ALL), None);
         }
         for (at, point) in crate::injuries::Point::ALL.into_iter().enumerate() {
             let mut others = POINTS.to_vec();
