@@ -135,29 +135,31 @@ enum Choice {
 /// Steps before a run counts as one that never ends.
 const STEPS_MAX: u64 = 1_500_000;
 
+/// What a plan is for, before anything has happened.
+fn covered_by(plan: &Plan) -> Coverage {
+    let mut coverage = Coverage::default();
+    coverage.hit(match plan.lanes {
+        1 => "lanes 1",
+        2 => "lanes 2",
+        _ => "lanes 3",
+    });
+    let also = [
+        (plan.drift != 0, "clock drift"),
+        (plan.lanes > 1 && plan.ring.0 < 10, "small rings"),
+        (plan.holds_up, "lanes held up"),
+        (plan.disk_bytes.is_some(), "disk small"),
+    ];
+    let also = also.into_iter().filter_map(|(is_so, kind)| is_so.then_some(kind));
+    also.chain(plan.modes()).for_each(|kind| coverage.hit(kind));
+    coverage
+}
+
 impl World {
     /// The world of a seed before anything has happened.
     pub fn new(seed: u64, plan: Plan) -> Self {
         let clock = SimClock::default();
         clock.set_drift(plan.drift);
-        let mut coverage = Coverage::default();
-        if plan.drift != 0 {
-            coverage.hit("clock drift");
-        }
-        coverage.hit(match plan.lanes {
-            1 => "lanes 1",
-            2 => "lanes 2",
-            _ => "lanes 3",
-        });
-        if plan.lanes > 1 && plan.ring.0 < 10 {
-            coverage.hit("small rings");
-        }
-        if plan.holds_up {
-            coverage.hit("lanes held up");
-        }
-        if plan.disk_bytes.is_some() {
-            coverage.hit("disk small");
-        }
+        let mut coverage = covered_by(&plan);
         let is_silent = plan.guard.is_some_and(|guard| guard.silent > 0);
         let mut history = History::default();
         history.may_refuse = plan.may_refuse() || is_silent;
@@ -179,9 +181,6 @@ impl World {
         history.logs_needed = !plan.in_memory && plan.options.log == LogPolicy::Needed;
         history.logs_everything = !plan.in_memory && plan.options.log == LogPolicy::Everything;
         history.disk_may_fail = plan.faults.step_fails > 0 || plan.faults.disk_read_only > 0;
-        for mode in plan.modes() {
-            coverage.hit(mode);
-        }
         let clients = plan.clients.iter().zip(0_u16..).map(|(plan, at)| {
             let name = format!("client-{at}");
             history.names.push(name.clone());

@@ -27,7 +27,8 @@ use self::args::Args;
 fn main() -> ExitCode {
     let args = Args::parse();
     run(&args).unwrap_or_else(|error| {
-        println!("{}", failed(&error, args.json));
+        // Whoever reads may have seen enough.
+        let _ = writeln!(std::io::stdout(), "{}", failed(&error, args.json));
         ExitCode::FAILURE
     })
 }

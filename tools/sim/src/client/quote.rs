@@ -38,14 +38,12 @@ impl Quote {
     /// One of the groups in the newest segment that has some.
     pub fn of(disk: &SimDisk, chance: &mut Chance) -> Option<Self> {
         let names = disk.list().ok()?;
-        let segments = names.iter().filter(|(name, _)| segment_number(name).is_some()).rev();
-        let (bytes, groups) = segments
-            .filter_map(|(name, _)| {
-                let bytes = disk.bytes(name).ok()?;
-                let groups = groups(&bytes);
-                (!groups.is_empty()).then_some((bytes, groups))
-            })
-            .next()?;
+        let mut segments = names.iter().filter(|(name, _)| segment_number(name).is_some()).rev();
+        let (bytes, groups) = segments.find_map(|(name, _)| {
+            let bytes = disk.bytes(name).ok()?;
+            let groups = groups(&bytes);
+            (!groups.is_empty()).then_some((bytes, groups))
+        })?;
         let short: Vec<_> = groups.iter().filter(|(_, len)| *len <= GROUP_MOST).collect();
         if short.is_empty() {
             return None;

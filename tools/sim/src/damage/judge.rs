@@ -114,8 +114,8 @@ mod tests {
         Served { records: records.iter().copied().collect(), ..Served::default() }
     }
 
-    fn is_accused(expected: &Expected, outcome: Outcome) -> bool {
-        judge(expected, &before(), &outcome).is_err()
+    fn is_accused(expected: &Expected, outcome: &Outcome) -> bool {
+        judge(expected, &before(), outcome).is_err()
     }
 
     const ALL: [(u64, u64); 4] = [(1, 10), (2, 20), (3, 30), (4, 40)];
@@ -124,14 +124,14 @@ mod tests {
     fn damage_that_is_not_refused_by_name_is_held_against_the_broker() {
         let expected = Expected::Refused(vec!["1.log is damaged at byte 4096:".to_owned()]);
         let refused = |said: &str| Outcome::Refused(said.to_owned());
-        assert!(is_accused(&expected, Outcome::Served(served(&ALL))));
-        assert!(is_accused(&expected, refused("1.log is damaged at byte 8192:")));
-        assert!(!is_accused(&expected, refused("1.log is damaged at byte 4096: x")));
-        assert!(is_accused(&expected, Outcome::Fell("no".into())));
-        assert!(is_accused(&Expected::Exact, refused("meta")));
+        assert!(is_accused(&expected, &Outcome::Served(served(&ALL))));
+        assert!(is_accused(&expected, &refused("1.log is damaged at byte 8192:")));
+        assert!(!is_accused(&expected, &refused("1.log is damaged at byte 4096: x")));
+        assert!(is_accused(&expected, &Outcome::Fell("no".into())));
+        assert!(is_accused(&Expected::Exact, &refused("meta")));
         let either = Expected::ExactOrRefused(vec!["meta".to_owned()]);
         assert!(
-            !is_accused(&either, refused("meta is gone")) && is_accused(&either, refused("no"))
+            !is_accused(&either, &refused("meta is gone")) && is_accused(&either, &refused("no"))
         );
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn who_serves_has_all_unless_nothing_proves_it() {
         let either = Expected::ExactOrRefused(vec!["1.log".to_owned()]);
         for exact in [Expected::Exact, either.clone()] {
-            let with = |served| is_accused(&exact, Outcome::Served(served));
+            let with = |served| is_accused(&exact, &Outcome::Served(served));
             assert!(!with(served(&ALL)));
             assert!(with(served(&ALL[..2])), "lost");
             assert!(with(served(&[(1, 10), (2, 7), (3, 30)])), "forged");
@@ -160,7 +160,8 @@ mod tests {
     #[test]
     fn a_log_that_ends_early_ends_cleanly_and_behind_what_is_proven() {
         let expected = Expected::Prefix(2, vec!["2.log".to_owned()]);
-        let with = |records: &[(u64, u64)]| is_accused(&expected, Outcome::Served(served(records)));
+        let with =
+            |records: &[(u64, u64)]| is_accused(&expected, &Outcome::Served(served(records)));
         assert!(!with(&ALL), "all");
         assert!(!with(&[(1, 10), (2, 20), (3, 7)]), "up to 2");
         assert!(!with(&[(1, 10), (2, 7)]), "up to 1");
