@@ -190,8 +190,8 @@ pub struct Limits {
     /// The same of all connections together; each lane has an equal share. Above it nothing more is
     /// queued for whoever has 28 KiB, so that all have at most this and 32 KiB for each.
     pub max_output_bytes_total: usize,
-    /// Memory of messages that are kept for receivers, or as retained, though the log has them; each
-    /// lane has an equal share. Beyond it they are read back. Without a log nothing counts here.
+    /// Memory of messages that are kept for receivers, or as retained, though the log has them;
+    /// each lane has an equal share. Beyond it they are read back. Without a log nothing counts.
     pub max_cached_bytes_total: usize,
     /// Subscriptions of one session.
     pub max_subscriptions: usize,

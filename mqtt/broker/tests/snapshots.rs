@@ -184,7 +184,7 @@ fn history_is_kept_as_far_as_it_is_asked_for() {
     until("what is too old goes, whatever its size", || log_bytes(&broker) < 12_000_000);
 }
 
-/// The log knows nothing of a session that ends with its connection, but what waits for it is there.
+/// The log knows nothing of a session that ends with its connection; what waits for it is there.
 #[test]
 fn what_waits_for_a_session_that_no_image_has_is_read() {
     let limits = ["--segment-size=1MiB", "--snapshot-every=1GiB", "--max-cached-total=1KiB"];

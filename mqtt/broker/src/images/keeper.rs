@@ -174,8 +174,8 @@ impl<D: Disk> Work<'_, D> {
         ControlFlow::Continue(())
     }
 
-    /// What the lanes say; nothing, so that nothing is let go, if one does not in time. `Break`: the
-    /// thread is to stop.
+    /// What the lanes say; nothing, so that nothing is let go, if one does not in time. `Break`:
+    /// the thread is to stop.
     fn settled(&self) -> ControlFlow<(), Settled> {
         let (standing, asked) = (&self.shared.standing, Instant::now());
         let up_to = self.images.asks_up_to();
