@@ -33,23 +33,29 @@ impl From<Lsn> for Settled {
 #[derive(Debug)]
 pub(crate) struct Standing {
     seats: Vec<Seat>,
+    /// How often lanes were asked.
+    questions: AtomicU64,
 }
+
+/// Names what lanes were asked at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Question(u64);
 
 /// One lane.
 #[derive(Debug, Default)]
 struct Seat {
     settled: AtomicU64,
-    /// Up to which record it is asked; zero: it is not.
+    /// The question that it has not answered; zero: there is none.
     asked: AtomicU64,
-    /// And up to which record it was asked then.
-    answer: Mutex<Option<(Lsn, Settled)>>,
+    answer: Mutex<Option<(Question, Settled)>>,
     waker: OnceLock<LaneWaker>,
 }
 
 impl Standing {
     /// Of so many lanes.
     pub(crate) fn new(lanes: u16) -> Self {
-        Self { seats: (0..lanes).map(|_| Seat::default()).collect() }
+        let seats = (0..lanes).map(|_| Seat::default()).collect();
+        Self { seats, questions: AtomicU64::new(0) }
     }
 
     /// A lane is there, and woken by this when it is asked.
@@ -63,30 +69,30 @@ impl Standing {
         self.seats[lane.index()].settled.store(lsn.get(), Ordering::Release);
     }
 
-    /// Up to which record a lane is asked for what it needs.
-    pub(crate) fn asked(&self, lane: LaneIndex) -> Option<Lsn> {
+    /// What a lane has not answered.
+    pub(crate) fn asked(&self, lane: LaneIndex) -> Option<Question> {
         let asked = self.seats[lane.index()].asked.load(Ordering::Acquire);
-        (asked > 0).then_some(Lsn::new(asked))
+        (asked > 0).then_some(Question(asked))
     }
 
-    /// What a lane needs in its present state, which is not before what it has settled, of the
-    /// records up to this one.
-    pub(crate) fn answer(&self, lane: LaneIndex, up_to: Lsn, needed: Vec<Needed>) {
+    /// What a lane needs in its present state, which is not before what it has settled.
+    pub(crate) fn answer(&self, lane: LaneIndex, question: Question, needed: Vec<Needed>) {
         let seat = &self.seats[lane.index()];
         let lsn = Lsn::new(seat.settled.load(Ordering::Acquire));
-        *seat.lock() = Some((up_to, Settled { lsn, needed }));
+        *seat.lock() = Some((question, Settled { lsn, needed }));
         // Another question may have come meanwhile, which stays.
-        let _ = seat.asked.compare_exchange(up_to.get(), 0, Ordering::AcqRel, Ordering::Acquire);
+        let (asked, none) = (question.0, 0);
+        let _ = seat.asked.compare_exchange(asked, none, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Asks all lanes for what they need of the records up to this one, and forgets earlier
-    /// answers.
-    pub(crate) fn ask(&self, up_to: Lsn) {
-        assert!(up_to > Lsn::ZERO, "of no records nothing is needed");
+    /// Asks all lanes for what they need, and forgets earlier answers.
+    pub(crate) fn ask(&self) -> Question {
+        let question = Question(self.questions.fetch_add(1, Ordering::AcqRel) + 1);
         for seat in &self.seats {
             *seat.lock() = None;
-            seat.asked.store(up_to.get(), Ordering::Release);
+            seat.asked.store(question.0, Ordering::Release);
         }
+        question
     }
 
     /// Has lanes that sleep answer.
@@ -94,9 +100,9 @@ impl Standing {
         self.seats.iter().filter_map(|seat| seat.waker.get()).for_each(LaneWaker::wake);
     }
 
-    /// Takes what all lanes have said of the records up to this one, once they have.
-    pub(crate) fn take(&self, up_to: Lsn) -> Option<Settled> {
-        let has = |seat: &Seat| seat.lock().as_ref().is_some_and(|(said, _)| *said >= up_to);
+    /// Takes what all lanes have answered, once they have.
+    pub(crate) fn take(&self, question: Question) -> Option<Settled> {
+        let has = |seat: &Seat| seat.lock().as_ref().is_some_and(|(of, _)| *of == question);
         if !self.seats.iter().all(has) {
             return None;
         }
@@ -113,7 +119,7 @@ impl Standing {
 }
 
 impl Seat {
-    fn lock(&self) -> MutexGuard<'_, Option<(Lsn, Settled)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(Question, Settled)>> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,10 +134,9 @@ mod tests {
     fn what_all_have_said_is_taken_once_and_never_from_before_the_question() {
         let standing = Standing::new(2);
         let need = |lsn| (Lsn::new(lsn), 9);
-        let (first, second) = (Lsn::new(50), Lsn::new(60));
-        assert_eq!((standing.asked(LANES[0]), standing.take(first)), (None, None));
-        standing.ask(first);
-        assert_eq!(standing.asked(LANES[1]), Some(first));
+        assert_eq!(standing.asked(LANES[0]), None);
+        let first = standing.ask();
+        assert_eq!((standing.asked(LANES[1]), standing.take(first)), (Some(first), None));
         standing.settle(LANES[0], Lsn::new(80));
         standing.answer(LANES[0], first, vec![need(3), need(7)]);
         assert_eq!((standing.asked(LANES[0]), standing.take(first)), (None, None), "one is silent");
@@ -140,7 +145,7 @@ mod tests {
         let all = Settled { lsn: Lsn::new(70), needed: [3, 5, 7].map(need).into() };
         assert_eq!((standing.take(first), standing.take(first)), (Some(all), None));
         // A lane that was slow answers the question before.
-        standing.ask(second);
+        let second = standing.ask();
         standing.answer(LANES[0], second, Vec::new());
         standing.answer(LANES[1], first, Vec::new());
         assert_eq!((standing.take(second), standing.asked(LANES[1])), (None, Some(second)));

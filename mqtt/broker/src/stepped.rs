@@ -280,7 +280,7 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
     /// there is no log, or one is being made.
     pub fn begin_image(&mut self) -> Option<Making<D>> {
         let images = self.take_images()?;
-        let settled = self.settled(&images);
+        let settled = self.settled();
         Some(Making { images, settled, for_space: false })
     }
 
@@ -328,11 +328,10 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
     }
 
     /// What the lanes say, as at the end of a turn without anything to do.
-    fn settled(&mut self, images: &Images<D>) -> Settled {
-        let up_to = images.asks_up_to();
-        self.shared.standing.ask(up_to);
+    fn settled(&mut self) -> Settled {
+        let question = self.shared.standing.ask();
         self.lanes.iter_mut().for_each(|lane| lane.handler_mut().settle());
-        self.shared.standing.take(up_to).unwrap_or_default()
+        self.shared.standing.take(question).unwrap_or_default()
     }
 
     fn take_images(&mut self) -> Option<Images<D>> {

@@ -178,11 +178,10 @@ impl<D: Disk> Work<'_, D> {
     /// the thread is to stop.
     fn settled(&self) -> ControlFlow<(), Settled> {
         let (standing, asked) = (&self.shared.standing, Instant::now());
-        let up_to = self.images.asks_up_to();
-        standing.ask(up_to);
+        let question = standing.ask();
         standing.wake();
         loop {
-            if let Some(settled) = standing.take(up_to) {
+            if let Some(settled) = standing.take(question) {
                 return ControlFlow::Continue(settled);
             }
             if asked.elapsed() > ANSWERS {

@@ -281,11 +281,6 @@ impl<D: Disk> Images<D> {
         self.make_at(lsn, settled, Aim::Space, pace).map(Some)
     }
 
-    /// Up to where lanes are asked for what they need: nothing behind the newest image is let go.
-    pub(crate) fn asks_up_to(&self) -> Lsn {
-        Lsn::new(self.covered().get().max(1))
-    }
-
     /// What the newest image covers.
     fn covered(&self) -> zzq_wal::Lsn {
         self.newest().map_or(zzq_wal::Lsn::ZERO, |newest| newest.heading().lsn)
@@ -524,9 +519,9 @@ fn merge<D: Disk>(
     let old_below = old_below(&segments, since.from).min(retained);
     let late = late.finish().map(|(lsn, _)| lsn).collect();
     let mut needs = Needs::new(segments, old_below, late, since.named_behind()?);
-    for (lsn, size) in since.needed {
-        needs.add(zzq_wal::Lsn::new(lsn.get()), *size);
-    }
+    let needed = since.needed.iter().map(|(lsn, size)| (zzq_wal::Lsn::new(lsn.get()), *size));
+    // What lies behind it stays behind it.
+    needed.filter(|(lsn, _)| *lsn <= since.to).for_each(|(lsn, size)| needs.add(lsn, size));
     let needs = RefCell::new(needs);
     let note = |section, key: &[u8], value: &[u8]| {
         let noted = needs.borrow_mut().note(section, key, value);

@@ -14,6 +14,7 @@ use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
 
 use super::Shell;
+use super::journal::Journal;
 use crate::standing::Needed;
 
 /// A state from which nothing is being decided any more, once so much is committed.
@@ -45,17 +46,16 @@ impl<D: Disk> Shell<D> {
                 self.settling = Settling { followed: self.followed, handed };
             }
         }
-        if let Some(up_to) = self.shared.standing.asked(self.lane) {
-            self.shared.standing.answer(self.lane, up_to, self.needs_beside_images(up_to));
+        if let Some(question) = self.shared.standing.asked(self.lane) {
+            self.shared.standing.answer(self.lane, question, self.needs_beside_images());
         }
     }
 
-    /// Records up to this one that volatile sessions of this lane wait for, or have left to their
-    /// groups.
-    fn needs_beside_images(&self, up_to: Lsn) -> Vec<Needed> {
+    /// Records that volatile sessions of this lane wait for, or have left to their groups.
+    fn needs_beside_images(&self) -> Vec<Needed> {
         let mut needed = Vec::new();
         let mut add = |lsn: Lsn, size| {
-            if lsn <= up_to {
+            if !Journal::<D>::is_own(lsn) {
                 needed.push((lsn, size));
             }
         };

@@ -2,7 +2,6 @@
 
 use zzq_engine::{GroupStrategy, SessionFlags};
 use zzq_types::Filter;
-use zzq_types::Lsn;
 use zzq_types::ProtocolVersion::V5;
 use zzq_types::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use zzq_wal::sim_disk::{Op, Survival};
@@ -256,10 +255,10 @@ fn messages_that_are_asked_for_by_who_is_gone_are_waited_for_by_nobody() {
     world.publish(&mut publisher, Line::new("t", "x", AtLeastOnce, 1));
     world.pass(100);
     let standing = &world.shell(0).shared.standing;
-    standing.ask(Lsn::new(1));
+    let question = standing.ask();
     world.turn_of("publisher");
     let shell = world.shell(0);
-    let settled = shell.shared.standing.take(Lsn::new(1));
+    let settled = shell.shared.standing.take(question);
     assert_eq!(settled, Some(shell.followed.into()));
 }
 

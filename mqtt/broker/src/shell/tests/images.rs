@@ -38,6 +38,38 @@ fn clients_are_served_while_an_image_is_being_made() {
     }
 }
 
+/// What waits for a session that is in no log is named by no image: the lanes name it, also where
+/// an image takes steps, each of which lets the log go behind the one before.
+#[test]
+fn what_waits_for_a_guest_outlives_its_segment() {
+    for (lanes, step) in [(1, u64::MAX), (2, u64::MAX), (1, 25), (2, 25)] {
+        let mut setup = Setup { lanes, ..Setup::new(ProtocolVersion::V5) };
+        setup.options.limits.max_cached_bytes_total = 0;
+        let mut world = setup.start();
+        world.step_images(step);
+        let mut slow = world.call(&Hello { window: Some(1), ..Hello::guest("slow") });
+        assert_eq!(slow.got(), ["CONNACK"]);
+        world.subscribe(&mut slow, "t", AtLeastOnce);
+        let mut publisher = world.guest("publisher");
+        let filler = "x".repeat(20_000);
+        for round in 1..=4 {
+            world.publish(&mut publisher, Line::new("t", &round.to_string(), AtLeastOnce, 1));
+            for id in 1..=60 {
+                world.publish(&mut publisher, Line::new("nobody", &filler, AtLeastOnce, id));
+            }
+            world.image();
+        }
+        world.pass(100);
+        let first = world.log().first_whole().get();
+        assert!(first > 100, "{lanes} lanes, {step}: the log begins with {first}");
+        for round in 1..=4 {
+            world.pass(100);
+            assert_eq!(slow.got(), [format!("t={round} q1 #{round}")], "{lanes} lanes, {step}");
+            slow.ack(AckKind::PubAck, round);
+        }
+    }
+}
+
 /// A broker with two images and a cold file, and much behind them that another image lets go:
 /// messages for a session that is away and retained ones in each part.
 fn with_a_past(version: ProtocolVersion) -> World {
