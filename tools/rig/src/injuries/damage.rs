@@ -36,7 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(super) fn damage(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
     scene.kill_after(Duration::from_micros(1000 + random.below(100_000)), tally)?;
-    let store = look(&scene.data)?;
+    // Of a broker that keeps nothing there is nothing to damage, which its clients find out.
+    let store = if scene.data.exists() { look(&scene.data)? } else { Store::default() };
     for _ in 0..COPIES {
         let Some(change) = store.draw(random) else { continue };
         let copy = scene.home.join("damaged");
