@@ -33,6 +33,9 @@ impl Weather {
 /// A connection that takes less at once keeps what the broker has sent waiting for seconds.
 const SLOW: usize = 300;
 
+/// The least that a connection takes at once when nothing goes wrong.
+const CALM_WRITE: usize = 64;
+
 /// All connections.
 #[derive(Debug)]
 pub struct Network {
@@ -42,6 +45,8 @@ pub struct Network {
     chance: Chance,
     /// What pieces have met on their way, as the coverage calls it.
     met: Vec<&'static str>,
+    /// No connection takes less at once.
+    least_write: usize,
 }
 
 #[derive(Debug)]
@@ -56,6 +61,8 @@ struct Link {
     /// The client does not read before.
     deaf_until: u64,
     stalled: bool,
+    /// Bytes that it takes at once.
+    write_limit: usize,
 }
 
 #[derive(Debug, Default)]
@@ -160,17 +167,30 @@ impl Way {
 impl Network {
     /// Without connections.
     pub fn new(weather: Weather, chance: Chance) -> Self {
-        Self { weather, links: BTreeMap::new(), chance, met: Vec::new() }
+        Self { weather, links: BTreeMap::new(), chance, met: Vec::new(), least_write: 1 }
+    }
+
+    /// Nothing goes wrong from now on. A large message takes no step for each of its bytes: a queue
+    /// of some would have no end that anybody waits for.
+    pub fn calm(&mut self) {
+        self.weather = Weather::CALM;
+        self.least_write = CALM_WRITE;
+        for link in self.links.values_mut() {
+            link.write_limit = link.write_limit.max(CALM_WRITE);
+            if let Some(peer) = &link.peer {
+                peer.set_write_limit(link.write_limit);
+            }
+        }
     }
 
     /// A connection whose other end the broker will accept.
     pub fn open(&mut self, conn: Conn, peer: MemPeer) {
         peer.set_window(self.weather.room);
-        let mut stalled = false;
+        let (mut stalled, mut write_limit) = (false, usize::MAX);
         if self.chance.once_in(4) {
-            let limit = 1 + self.chance.index(600);
-            peer.set_write_limit(limit);
-            stalled = limit < SLOW;
+            write_limit = (1 + self.chance.index(600)).max(self.least_write);
+            peer.set_write_limit(write_limit);
+            stalled = write_limit < SLOW;
         }
         let link = Link {
             peer: Some(peer),
@@ -180,6 +200,7 @@ impl Network {
             is_left: false,
             deaf_until: 0,
             stalled,
+            write_limit,
         };
         self.links.insert(conn, link);
     }
@@ -428,6 +449,22 @@ mod tests {
         assert!(way.pieces.iter().map(|piece| piece.due_ms).is_sorted());
         let got: Vec<u8> = way.pieces.into_iter().flat_map(|piece| piece.bytes).collect();
         assert_eq!(got, sent);
+    }
+
+    #[test]
+    fn nothing_goes_on_byte_by_byte_once_nothing_goes_wrong() {
+        let (mut network, mut driver) = network();
+        let conns: Vec<_> = (2..1000).map(Conn).collect();
+        for conn in &conns[..900] {
+            network.open(*conn, driver.connect());
+        }
+        let least = |network: &Network| network.links.values().map(|link| link.write_limit).min();
+        assert!(least(&network) < Some(CALM_WRITE));
+        network.calm();
+        for conn in &conns[900..] {
+            network.open(*conn, driver.connect());
+        }
+        assert!(least(&network) >= Some(CALM_WRITE));
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::clock::SimClock;
 use crate::coverage::Coverage;
 use crate::guard::{Given, Guard};
 use crate::history::{ClientId, Conn, Death, Event, History};
-use crate::network::{Arrival, Network, Toward, Weather};
+use crate::network::{Arrival, Network, Toward};
 use crate::node::{Broker, Fold, Node};
 use crate::plan::{Faults, Plan};
 
@@ -597,6 +597,3 @@ impl World {
         }
     }
 }
-
-/// The network while everything heals.
-const CALM: Weather = Weather::CALM;

@@ -4,7 +4,7 @@
 use zzq_lanes::driver::Rest;
 use zzq_types::QoS;
 
-use super::{CALM, World};
+use super::World;
 use crate::client::{Client, TOPICS};
 use crate::history::{ClientId, Death, Event};
 use crate::node::Broker;
@@ -26,7 +26,7 @@ impl World {
         if let Some(guard) = &self.node.guard {
             guard.calm();
         }
-        self.network.weather = CALM;
+        self.network.calm();
         self.node.device.widen(&mut self.coverage);
         self.node.device.hurry();
         (self.space_comes_at, self.asleep) = (None, None);
