@@ -185,7 +185,8 @@ pub struct Accepted<S> {
 /// What a read gave.
 #[derive(Debug)]
 pub enum Read {
-    /// So many bytes, at least one; and whether a further read could give more now.
+    /// So many bytes, and whether a further read could give more now. None at all: what came is not
+    /// input yet, and there may be more.
     Bytes(usize, bool),
     /// Nothing now; an event follows.
     Blocked,

@@ -18,6 +18,8 @@
 //! Assumes: the place of a connection among the lane's is dense.
 mod session;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::VecDeque,
@@ -41,6 +43,8 @@ use crate::{
 
 /// Steps of handshakes in one turn: each may take a signature, which takes up to a millisecond.
 const STEPS: usize = 8;
+/// Of these, one in so many is for those of which nothing has come yet, if others wait.
+const BEGINS: usize = 4;
 /// Ciphertext read at once.
 const SCRATCH: usize = 64 << 10;
 
@@ -51,8 +55,10 @@ pub struct Secured<D: Driver> {
     servers: Vec<(ListenerId, Arc<TlsServer>)>,
     /// By the place of the connection; those that use TLS.
     sessions: Vec<Option<Box<Session>>>,
-    /// Handshakes that can go on.
-    handshakes: VecDeque<ConnId>,
+    /// Handshakes that can begin, and those that can go on: where there are more than there is time
+    /// for, those that have cost something come to their end.
+    fresh: VecDeque<ConnId>,
+    begun: VecDeque<ConnId>,
     /// What the driver below tells, before it is passed on.
     told: Vec<Event<D::Socket>>,
     /// What is told by nobody below.
@@ -96,7 +102,8 @@ impl<D: Driver> Secured<D> {
             driver,
             servers: Vec::new(),
             sessions: Vec::new(),
-            handshakes: VecDeque::new(),
+            fresh: VecDeque::new(),
+            begun: VecDeque::new(),
             told: Vec::new(),
             own: Vec::new(),
             scratch: Box::default(),
@@ -112,7 +119,7 @@ impl<D: Driver> Secured<D> {
 
     /// Whether the next turn has work of which the driver that it wraps does not know.
     pub fn has_work(&self) -> bool {
-        !self.handshakes.is_empty() || !self.own.is_empty()
+        !self.fresh.is_empty() || !self.begun.is_empty() || !self.own.is_empty()
     }
 
     /// The session of a connection that is here and uses TLS.
@@ -171,9 +178,7 @@ impl<D: Driver> Secured<D> {
         let Some(session) = session.filter(|session| session.conn == conn) else {
             return Some(ready);
         };
-        if ready.hangup {
-            session.note_hangup();
-        }
+        session.note(ready);
         let is_handshaking = session.is_handshaking();
         if ready.writable && session.waits_for_room() {
             self.with(conn, |session, driver, _| session.flush_late(driver));
@@ -192,14 +197,24 @@ impl<D: Driver> Secured<D> {
         if let Some(session) = session
             && !std::mem::replace(&mut session.is_queued, true)
         {
-            self.handshakes.push_back(conn);
+            let line = if session.has_begun() { &mut self.begun } else { &mut self.fresh };
+            line.push_back(conn);
         }
     }
 
-    /// Some handshakes go on, those that have waited for longest.
+    /// Who is next, of those that have waited for longest.
+    fn next_in_line(&mut self, step: usize) -> Option<ConnId> {
+        if step % BEGINS == BEGINS - 1 {
+            self.fresh.pop_front().or_else(|| self.begun.pop_front())
+        } else {
+            self.begun.pop_front().or_else(|| self.fresh.pop_front())
+        }
+    }
+
+    /// Some handshakes go on.
     fn shake_hands(&mut self, events: &mut Vec<Event<SecuredSocket<D::Socket>>>) {
-        for _ in 0..STEPS {
-            let Some(conn) = self.handshakes.pop_front() else { return };
+        for step in 0..STEPS {
+            let Some(conn) = self.next_in_line(step) else { return };
             let session = self.sessions.get_mut(conn.index()).and_then(Option::as_deref_mut);
             let Some(session) = session.filter(|session| session.conn == conn) else { continue };
             session.is_queued = false;
@@ -231,8 +246,7 @@ impl<D: Driver> Secured<D> {
         self.with(conn, |session, _, _| session.server().count_done(peer.resumed));
         events.push(Event::HandshakeDone { conn, peer: Arc::new(peer) });
         // What came with the end of the handshake, or behind it: nothing else may tell.
-        let hangup = self.with(conn, |session, _, _| session.hangs_up()).unwrap_or(false);
-        let ready = Ready { readable: true, hangup, ..Ready::default() };
+        let ready = self.with(conn, |session, _, _| session.noted()).unwrap_or_default();
         events.push(Event::Ready { conn, ready });
     }
 
@@ -300,11 +314,7 @@ impl<D: Driver> Driver for Secured<D> {
             return self.driver.read(conn, into);
         }
         let read = self.with(conn, |session, driver, scratch| session.read(driver, into, scratch));
-        if let Some(read) = read.flatten() {
-            return read;
-        }
-        self.own.push((conn, Ready { readable: true, ..Ready::default() }));
-        Read::Blocked
+        read.unwrap_or(Read::Blocked)
     }
 
     fn unread(&mut self, conn: ConnId) -> usize {

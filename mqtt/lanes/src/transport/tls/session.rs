@@ -1,7 +1,8 @@
 //! One connection's TLS: bytes of its socket on one side, those of the lane on the other.
 //!
 //! Owns: what rustls keeps of the connection. Memory of records that are not complete, not read or
-//! not sent is bounded, and idle sessions have none of it but the 4 KiB that rustls reads into.
+//! not sent is bounded, and idle sessions have none of it but the 4 KiB that rustls reads into. Of
+//! what is not complete rustls keeps 64 KiB of a message, and 18 KiB of a record.
 //! Assumes: the driver tells of room and of input as [`Driver`] says; the lane writes again from
 //! the first byte that was not taken.
 use std::{
@@ -9,12 +10,16 @@ use std::{
     sync::Arc,
 };
 
-use rustls::{CertificateError, Error, HandshakeKind, ProtocolVersion, ServerConnection};
+use rustls::{
+    CertificateError, Error, HandshakeKind, InvalidMessage,
+    PeerMisbehaved::KeyEpochWithPendingFragment, ProtocolVersion, ServerConnection,
+    SupportedCipherSuite,
+};
 
 use super::settings::{HandshakeFault, TlsServer};
 use crate::{
     core::MAX_SLICES,
-    driver::{Driver, Read, Write},
+    driver::{Driver, Read, Ready, Write},
     id::ConnId,
     time::Millis,
     transport::{TlsPeer, TlsVersion},
@@ -34,6 +39,13 @@ const READS: usize = 8;
 const HANDSHAKE_MOST: usize = 128 << 10;
 /// Of these, what is read at once.
 const HANDSHAKE_PIECE: usize = 16 << 10;
+/// Of these, what rustls may keep.
+const MESSAGE_MOST: usize = 64 << 10;
+/// Records that are encrypted at once, at most.
+const RECORDS_AT_ONCE: u64 = (SEAL_AT_ONCE / RECORD_MOST + 1) as u64;
+/// Records that rustls sends by itself under the keys of TLS 1.2: the end of the handshake, a
+/// refusal to renegotiate, alerts.
+const RECORDS_OF_ITS_OWN: u64 = 16;
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +54,8 @@ enum Stage {
     Handshake,
     /// The lane reads and writes it.
     Open,
-    /// Its handshake has failed: what comes is thrown away.
-    Refused,
+    /// Nothing follows, or its handshake has failed: what comes is thrown away.
+    Shut,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of one connection")]
@@ -61,6 +73,8 @@ pub(super) struct Session {
     plain: usize,
     /// Records that the socket has not taken.
     unsent: usize,
+    /// Records that its keys may still encrypt. Only TLS 1.2 has no others to go on with.
+    seals: u64,
     /// Bytes of the socket that another driver had taken from it and rustls has not, and those that
     /// another driver had been given for it.
     early: Vec<u8>,
@@ -72,8 +86,9 @@ pub(super) struct Session {
     shuts: bool,
     /// The peer has said that nothing follows, or its socket has.
     ended: bool,
-    /// The peer's end is in sight.
+    /// The peer's end is in sight, and the socket is broken.
     hangup: bool,
+    breaks: bool,
     /// It is among the handshakes that go on next.
     pub(super) is_queued: bool,
     began: Millis,
@@ -104,12 +119,14 @@ impl Session {
             broken: None,
             plain: 0,
             unsent: 0,
+            seals: u64::MAX,
             early: Vec::new(),
             late: Vec::new(),
             ahead: false,
             shuts: false,
             ended: false,
             hangup: false,
+            breaks: false,
             is_queued: false,
             began: Millis::default(),
             received: 0,
@@ -131,17 +148,26 @@ impl Session {
         &self.server
     }
 
-    pub(super) fn hangs_up(&self) -> bool {
-        self.hangup
+    /// Whether something has come of it.
+    pub(super) fn has_begun(&self) -> bool {
+        self.tls.is_some()
     }
 
-    pub(super) fn note_hangup(&mut self) {
-        self.hangup = true;
+    pub(super) fn note(&mut self, ready: Ready) {
+        self.hangup |= ready.hangup;
+        self.breaks |= ready.broken;
     }
 
-    /// Memory of what waits here.
+    /// What an open session's socket has for the lane, which was told nothing before.
+    pub(super) fn noted(&self) -> Ready {
+        let (hangup, broken) = (self.hangup, self.breaks);
+        Ready { readable: true, hangup, broken, ..Ready::default() }
+    }
+
+    /// Memory of what waits here. Begins of records are not counted.
     pub(super) fn held(&self) -> usize {
-        self.plain + self.unsent + self.early.capacity() + self.late.capacity()
+        let message = if self.is_handshaking() { self.received.min(MESSAGE_MOST) } else { 0 };
+        self.plain + self.unsent + self.early.capacity() + self.late.capacity() + message
     }
 
     /// Whether there is something for the lane without a further event.
@@ -166,7 +192,7 @@ impl Session {
                 }
                 self.feed(&scratch[..count], &mut []);
                 self.flush_late(driver);
-                more || self.hangup
+                more || self.hangup || self.breaks
             }
             Read::Blocked => return Step::Waits,
             Read::Ended => {
@@ -182,6 +208,7 @@ impl Session {
         match &self.tls {
             Some(tls) if !tls.is_handshaking() => {
                 let peer = peer(tls, driver.now().since(self.began));
+                self.seals = seals(tls);
                 self.stage = Stage::Open;
                 Step::Done(peer)
             }
@@ -198,7 +225,7 @@ impl Session {
 
     /// What comes from now on is thrown away.
     pub(super) fn refuse(&mut self) {
-        self.stage = Stage::Refused;
+        self.stage = Stage::Shut;
     }
 
     fn start(&mut self) -> Result<(), Error> {
@@ -220,12 +247,18 @@ impl Session {
             if raw.is_empty() || self.fatal.is_some() || self.ended {
                 return given;
             }
-            // It refuses more while there is plaintext of a record and more.
             match tls.read_tls(&mut raw) {
                 Ok(0) => return given,
                 Ok(_) => {}
-                Err(_) => {
+                // It takes no more while there is plaintext of a record and more.
+                Err(_) if self.plain > 0 => {
                     self.early.extend_from_slice(raw);
+                    return given;
+                }
+                // Nor of a message that is longer than any may be, whose end is not here.
+                Err(_) => {
+                    let too_long = InvalidMessage::HandshakePayloadTooLarge;
+                    self.fatal = Some(Error::InvalidMessage(too_long));
                     return given;
                 }
             }
@@ -253,46 +286,46 @@ impl Session {
         count
     }
 
-    /// A read of the lane. `None`: ask again in the next turn.
+    /// A read of the lane.
     pub(super) fn read<D: Driver>(
         &mut self,
         driver: &mut D,
         into: &mut [u8],
         scratch: &mut [u8],
-    ) -> Option<Read> {
-        if self.stage == Stage::Refused {
-            return Some(driver.read(self.conn, into));
+    ) -> Read {
+        if self.stage == Stage::Shut {
+            return driver.read(self.conn, into);
         }
         let most = into.len().min(scratch.len());
         let early = std::mem::take(&mut self.early);
         let given = self.feed(&early, into);
         if given > 0 {
             self.flush_late(driver);
-            return Some(Read::Bytes(given, true));
+            return Read::Bytes(given, true);
         }
         for _ in 0..READS {
             if self.fatal.is_some() {
-                return Some(Read::Failed(self.fault()));
+                return Read::Failed(self.fault());
             }
             if self.ended {
-                return Some(Read::Ended);
+                return Read::Ended;
             }
             let (count, more) = match driver.read(self.conn, &mut scratch[..most]) {
                 Read::Bytes(count, more) => (count, more),
                 // Without a close_notify: that is an end as any other, as it is for brokers.
                 Read::Ended => {
                     self.ended = true;
-                    return Some(Read::Ended);
+                    return Read::Ended;
                 }
-                other => return Some(other),
+                other => return other,
             };
             let given = self.feed(&scratch[..count], into);
             self.flush_late(driver);
             if given > 0 {
-                return Some(Read::Bytes(given, more || self.has_input()));
+                return Read::Bytes(given, more || self.has_input());
             }
         }
-        None
+        Read::Bytes(0, true)
     }
 
     /// Why its input has failed.
@@ -322,7 +355,12 @@ impl Session {
         while at < most {
             match self.seal(pieces, at) {
                 Ok(sealed) => at += sealed,
-                Err(kind) => return (Write::Failed(kind), false),
+                Err(kind) => {
+                    // Why goes out, and then nothing more.
+                    self.flush_late(driver);
+                    self.broken = Some(kind);
+                    return (Write::Failed(kind), false);
+                }
             }
             match self.flush(driver) {
                 Ok(true) => {}
@@ -340,13 +378,26 @@ impl Session {
     fn seal(&mut self, pieces: &[IoSlice<'_>], skip: usize) -> Result<usize, ErrorKind> {
         assert!(pieces.len() <= MAX_SLICES, "{} pieces in one write", pieces.len());
         let Some(tls) = &mut self.tls else { return Err(ErrorKind::NotConnected) };
+        if self.seals < RECORDS_AT_ONCE {
+            // The library would take what it does not send.
+            tracing::info!("the keys of a connection are used up, which in TLS 1.2 ends it");
+            return Err(ErrorKind::QuotaExceeded);
+        }
         let mut slots = [IoSlice::new(&[]); MAX_SLICES];
         slots[..pieces.len()].copy_from_slice(pieces);
         let mut left = &mut slots[..pieces.len()];
         IoSlice::advance_slices(&mut left, skip);
         match tls.writer().write_vectored(left) {
-            Ok(0) => unreachable!("nothing waits, so there is room for a record"),
-            Ok(sealed) => Ok(sealed),
+            // Its keys are used up, and a message of the peer whose end is not here is in the way
+            // of others.
+            Ok(0) => {
+                self.fatal = Some(Error::PeerMisbehaved(KeyEpochWithPendingFragment));
+                Err(ErrorKind::InvalidData)
+            }
+            Ok(sealed) => {
+                self.seals -= sealed.div_ceil(RECORD_MOST) as u64;
+                Ok(sealed)
+            }
             // After a fault of the peer nothing is sent but what it is.
             Err(error) => Err(error.kind()),
         }
@@ -412,6 +463,8 @@ impl Session {
             && self.fatal.is_none()
         {
             tls.send_close_notify();
+            // What is wrong with what comes behind it cannot be said any more.
+            self.stage = Stage::Shut;
         }
         self.shuts = true;
         if self.flush(driver).is_err() {
@@ -453,6 +506,17 @@ impl<D: Driver> io::Write for Pipe<'_, D> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// How many records the keys of a session may encrypt, of the lane's bytes. TLS 1.3 changes them in
+/// time (RFC 8446, 5.5).
+fn seals(tls: &ServerConnection) -> u64 {
+    match tls.negotiated_cipher_suite() {
+        Some(SupportedCipherSuite::Tls12(suite)) => {
+            suite.common.confidentiality_limit.saturating_sub(RECORDS_OF_ITS_OWN)
+        }
+        _ => u64::MAX,
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use rustls::{
-    Error, InconsistentKeys, RootCertStore, ServerConfig,
+    Error, InconsistentKeys, InvalidMessage, RootCertStore, ServerConfig,
     crypto::{
         CryptoProvider,
         ring::{Ticketer, default_provider},
@@ -181,6 +181,7 @@ impl HandshakeFault {
     /// Which one an error of the library is.
     pub(super) fn of(error: &Error) -> Self {
         match error {
+            Error::InvalidMessage(InvalidMessage::HandshakePayloadTooLarge) => Self::TooLong,
             Error::InvalidMessage(_) | Error::PeerSentOversizedRecord => Self::NotTls,
             Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Self::Incompatible,
             Error::NoCertificatesPresented
@@ -227,14 +228,18 @@ pub struct TlsServer {
 impl TlsServer {
     /// Reads the files.
     pub fn load(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
-        let config = RwLock::new(configure(&files)?);
-        Ok(Arc::new(Self {
+        let config = configure(&files)?;
+        Ok(Self::with(files, config))
+    }
+
+    pub(super) fn with(files: TlsFiles, config: Arc<ServerConfig>) -> Arc<Self> {
+        Arc::new(Self {
             files: Mutex::new(files),
-            config,
+            config: RwLock::new(config),
             done: AtomicU64::default(),
             resumed: AtomicU64::default(),
             failed: Default::default(),
-        }))
+        })
     }
 
     /// Reads the files again: handshakes that begin from now on use what is in them now, and
