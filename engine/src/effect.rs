@@ -34,6 +34,8 @@ pub enum Effect<'a> {
         session: SessionNumber,
         /// The record that holds the message.
         lsn: Lsn,
+        /// [`Publish::size`](crate::record::Publish::size) of the message.
+        size: u32,
         /// The RETAIN flag of the delivery.
         retain: bool,
         /// Whether it is sent with its place in the log: its subscription started in the past.

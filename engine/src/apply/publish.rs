@@ -130,7 +130,7 @@ impl State {
         to: Destination<'_>,
         effects: &mut impl Effects,
     ) {
-        let Message { lsn, late, .. } = message;
+        let Message { lsn, size, late, .. } = message;
         let Destination { session, qos, retain, pick, ids } = to;
         let is_late = late.is_some();
         let replay = pick.and_then(|pick| self.sessions.get_mut(&session)?.replay_mut(pick));
@@ -149,7 +149,7 @@ impl State {
         if qos == QoS::AtMostOnce {
             match self.sessions.get(&session) {
                 Some(found) if found.link == Link::Up => {
-                    effects.emit(Effect::Deliver0 { session, lsn, retain, placed, ids });
+                    effects.emit(Effect::Deliver0 { session, lsn, size, retain, placed, ids });
                 }
                 Some(_) => {}
                 None => self.count_unknown(false),

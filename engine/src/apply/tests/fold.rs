@@ -296,7 +296,7 @@ fn describe(effect: &Effect<'_>) -> String {
             let late = if late { " late" } else { "" };
             format!("queued {session} {number} {lsn} qos {}{late}", qos.bits())
         }
-        Effect::Deliver0 { session, lsn, retain, placed, ids: list } => {
+        Effect::Deliver0 { session, lsn, retain, placed, ids: list, .. } => {
             let placed = if placed { " placed" } else { "" };
             format!("deliver {session} {lsn} retain {retain}{placed} ids {}", ids(list))
         }

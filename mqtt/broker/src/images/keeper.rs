@@ -185,6 +185,7 @@ impl<D: Disk> Work<'_, D> {
                 return ControlFlow::Continue(settled);
             }
             if asked.elapsed() > ANSWERS {
+                tracing::warn!("a lane is busy: the log stays as it is until the next image");
                 return ControlFlow::Continue(Settled::default());
             }
             self.bell.sleep(ANSWER)?;
@@ -193,6 +194,10 @@ impl<D: Disk> Work<'_, D> {
 
     /// One for the space that it brings.
     fn make_room(&mut self, space: Space) -> ControlFlow<()> {
+        // Lanes are asked only where what they say may matter.
+        if !self.images.may_bring_room() {
+            return ControlFlow::Continue(());
+        }
         let ControlFlow::Continue(settled) = self.settled() else {
             return ControlFlow::Break(());
         };

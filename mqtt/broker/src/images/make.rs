@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -270,15 +270,24 @@ impl<D: Disk> Images<D> {
         let covered = self.covered();
         let lsn = self.log.committed().min(self.log.durable());
         let lsn = lsn.min(zzq_wal::Lsn::new(settled.lsn.get())).max(covered);
-        let before = self.shelf.images().next().map(|oldest| oldest.heading().lsn);
-        let two = self.shelf.images().count() > 1;
-        let is_stale = !two || before.is_some_and(|before| before < lsn);
-        let yields = self.retainer.is_on() && self.yields() > 0;
         let may_trim = covered == zzq_wal::Lsn::ZERO || settled.lsn.get() >= covered.get();
-        if lsn == zzq_wal::Lsn::ZERO || !may_trim || !(is_stale || yields) {
+        if !may_trim || !self.brings_room(lsn) {
             return Ok(None);
         }
         self.make_at(lsn, settled, Aim::Space, pace).map(Some)
+    }
+
+    /// Whether [`Images::make_room`] could bring something if lanes have settled all.
+    pub(crate) fn may_bring_room(&self) -> bool {
+        let lsn = self.log.committed().min(self.log.durable());
+        self.brings_room(lsn.max(self.covered()))
+    }
+
+    fn brings_room(&self, lsn: zzq_wal::Lsn) -> bool {
+        let before = self.shelf.images().next().map(|oldest| oldest.heading().lsn);
+        let two = self.shelf.images().count() > 1;
+        let is_stale = !two || before.is_some_and(|before| before < lsn);
+        lsn > zzq_wal::Lsn::ZERO && (is_stale || self.retainer.is_on() && self.yields() > 0)
     }
 
     /// What the newest image covers.
@@ -307,7 +316,10 @@ impl<D: Disk> Images<D> {
         let decided = if aim == Aim::Space { committed.max(lsn) } else { lsn };
         let trims = trims && decided <= durable;
         let needed = &settled.needed;
-        let since = Since { log: &self.log, from: covered.next(), to: lsn, decided, needed, pace };
+        let (from, settled) = (covered.next(), zzq_wal::Lsn::new(settled.lsn.get()));
+        let unsettled = if trims { settled.min(lsn).next() } else { lsn.next() };
+        let decided = unsettled..decided.next();
+        let since = Since { log: &self.log, from, to: lsn, decided, needed, pace };
         let past = match &base {
             Some(base) if lsn == covered => base.heading().time_ms,
             _ => self.time_of(lsn)?,
@@ -438,8 +450,9 @@ struct Since<'s, D: Disk> {
     log: &'s Log<D>,
     from: zzq_wal::Lsn,
     to: zzq_wal::Lsn,
-    /// Behind `to`, up to here, may lie what was decided from states before it.
-    decided: zzq_wal::Lsn,
+    /// Here may lie what was decided from states before `to`, or before the states from which
+    /// lanes have said what they need: one has answered behind it, and another one before it.
+    decided: Range<zzq_wal::Lsn>,
     /// What lanes need of the time before, besides.
     needed: &'s [Needed],
     pace: Pace<'s>,
@@ -448,16 +461,17 @@ struct Since<'s, D: Disk> {
 impl<D: Disk> Since<'_, D> {
     /// Calls `visit` with each record, its place and its time; returns the last time.
     fn each(&self, visit: impl FnMut(Lsn, u64, &Record<'_>)) -> Result<u64, MakeError> {
-        self.read(self.from, self.to, visit)
+        self.read(self.from..self.to.next(), visit)
     }
 
-    /// What records behind it name of the time before them, each once. As far as these are durable:
-    /// where not all are, nothing is let go behind this image.
-    fn named_behind(&self) -> Result<Late, MakeError> {
+    /// What such decisions name of the time up to it, each once. As far as these are durable: where
+    /// not all are, nothing is let go behind this image.
+    fn named_by_decisions(&self) -> Result<Late, MakeError> {
         let mut late = Late::new(zzq_wal::Lsn::FIRST..self.to.next());
-        if self.to < self.decided {
-            let decided = self.decided.min(self.log.durable());
-            self.read(self.to.next(), decided, |_, _, record| late.note(record))?;
+        let Range { start, end } = self.decided;
+        let end = end.min(self.log.durable().next());
+        if start < end {
+            self.read(start..end, |_, _, record| late.note(record))?;
         }
         late.settle();
         Ok(late)
@@ -465,13 +479,12 @@ impl<D: Disk> Since<'_, D> {
 
     fn read(
         &self,
-        from: zzq_wal::Lsn,
-        to: zzq_wal::Lsn,
+        records: Range<zzq_wal::Lsn>,
         mut visit: impl FnMut(Lsn, u64, &Record<'_>),
     ) -> Result<u64, MakeError> {
-        let mut reader = self.log.reader(from)?;
+        let mut reader = self.log.reader(records.start)?;
         let mut last_ms = 0;
-        while reader.next_lsn() <= to {
+        while reader.next_lsn() < records.end {
             let found = reader.next_record()?;
             let Some(found) = found else { unreachable!("it is committed and durable") };
             let record = Record::decode(found.kind, found.body);
@@ -518,7 +531,7 @@ fn merge<D: Disk>(
     let segments = since.log.segments();
     let old_below = old_below(&segments, since.from).min(retained);
     let late = late.finish().map(|(lsn, _)| lsn).collect();
-    let mut needs = Needs::new(segments, old_below, late, since.named_behind()?);
+    let mut needs = Needs::new(segments, old_below, late, since.named_by_decisions()?);
     let needed = since.needed.iter().map(|(lsn, size)| (zzq_wal::Lsn::new(lsn.get()), *size));
     // What lies behind it stays behind it.
     needed.filter(|(lsn, _)| *lsn <= since.to).for_each(|(lsn, size)| needs.add(lsn, size));

@@ -24,23 +24,23 @@ pub(super) struct Needs {
     old_below: Lsn,
     /// But for these, ascending.
     late: Vec<Lsn>,
-    /// What the log behind the image names of the time before that: it is as if the image named it.
-    named_behind: Late,
+    /// What decisions name that may be nowhere else yet: it is as if the image named it.
+    decided: Late,
     old: Olds,
 }
 
 impl Needs {
     /// For entries that name records of these segments; those below `old_below` are old, but for
-    /// `late` ones, ascending, which are in the log. What is `named_behind` must be there, too.
+    /// `late` ones, ascending, which are in the log. What is is `decided` must be there, too.
     pub(super) fn new(
         segments: Vec<KeptSegment>,
         old_below: Lsn,
         late: Vec<Lsn>,
-        named_behind: Late,
+        decided: Late,
     ) -> Self {
         let segments = segments.into_iter().map(|segment| (segment.first, segment)).collect();
         let (by_number, old) = (BTreeMap::new(), Olds::default());
-        Self { segments, by_number, old_below, late, named_behind, old }
+        Self { segments, by_number, old_below, late, decided, old }
     }
 
     /// An entry goes into the image.
@@ -55,7 +55,7 @@ impl Needs {
 
     /// Segments by number, and old records ascending.
     pub(super) fn finish(mut self) -> (Vec<Need>, Run) {
-        for (lsn, size) in std::mem::take(&mut self.named_behind).finish() {
+        for (lsn, size) in std::mem::take(&mut self.decided).finish() {
             self.add(lsn, size);
         }
         (self.by_number.into_values().collect(), self.old.finish())
@@ -64,7 +64,7 @@ impl Needs {
     /// Something else needs a record.
     pub(super) fn add(&mut self, lsn: Lsn, size: u32) {
         let bytes = u64::from(size);
-        self.named_behind.note_named(lsn);
+        self.decided.note_named(lsn);
         if lsn < self.old_below && self.late.binary_search(&lsn).is_err() {
             self.old.add(Old { lsn, references: 1, bytes });
             return;

@@ -74,7 +74,8 @@ impl<D: Disk> Shell<D> {
         }
         let applied = self.applied;
         self.pending.retain(|_, handed| *handed > applied);
-        self.given_on.retain(|_, handed| *handed > applied);
+        let committed = self.journal.committed();
+        self.given_on.retain(|_, given| given.handed > applied.min(committed));
         let goes_on = DueKind::ALL.map(|kind| self.see_to_kind(io, kind));
         self.due_ms = if goes_on.contains(&true) {
             self.now_ms

@@ -92,6 +92,8 @@ pub(super) struct Delivery0 {
     pub(super) session: SessionNumber,
     /// The record that holds it.
     pub(super) lsn: Lsn,
+    /// How much it weighs.
+    pub(super) size: u32,
     pub(super) retain: bool,
     /// It is sent with its place in the log.
     pub(super) placed: bool,
@@ -122,9 +124,9 @@ impl Effects for Gathered {
                     self.late.push(lsn);
                 }
             }
-            Effect::Deliver0 { session, lsn, retain, placed, ids } => {
+            Effect::Deliver0 { session, lsn, size, retain, placed, ids } => {
                 let ids = ids.into_iter().collect();
-                self.deliver0.push(Delivery0 { session, lsn, retain, placed, ids });
+                self.deliver0.push(Delivery0 { session, lsn, size, retain, placed, ids });
             }
             Effect::Released { lsn } => self.released.push(lsn),
             Effect::SessionEnded { session, .. } => self.ended.push(session),

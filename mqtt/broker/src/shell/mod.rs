@@ -94,7 +94,7 @@ use self::links::Links;
 use self::live::Live;
 use self::log_turn::{LogTurn, Turned};
 use self::message::Store;
-use self::orphans::GoingOn;
+use self::orphans::{GivenOn, GoingOn};
 use self::owed::Owed;
 use self::questions::Questions;
 use self::queue_total::QueueShare;
@@ -223,7 +223,7 @@ pub(crate) struct Shell<D: Disk> {
     /// Ended sessions whose messages wait for another member, and those to be forgotten.
     orphaned: Vec<SessionNumber>,
     forgettable: Vec<SessionNumber>,
-    given_on: FxHashMap<Orphan, Handed>,
+    given_on: FxHashMap<Orphan, GivenOn>,
     going_on: GoingOn,
     settling: settled::Settling,
     /// How far the tail was followed.

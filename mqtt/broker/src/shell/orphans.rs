@@ -1,13 +1,13 @@
 //! Messages that ended members leave to their groups.
 //!
-//! Assumes: an orphan stays one until a record that gives it on is applied, so what was handed over
-//! is remembered until then. To a member at QoS 0 a message goes once, and only when no start can
+//! Assumes: an orphan stays one until a record that gives it on is applied, and no image has its new
+//! place before that is committed, so what was handed over is remembered until then. To a member at QoS 0 a message goes once, and only when no start can
 //! give it on again: behind the commit of that record.
 
 use std::collections::VecDeque;
 
 use zzq_engine::record::{Closing, Expire, ExpiredTopics, NumberRange, Orphan, RangeSetsBuf};
-use zzq_engine::{DecisionBuf, Picked, Record, SessionNumber};
+use zzq_engine::{DecisionBuf, Handed, Picked, Record, SessionNumber};
 use zzq_lanes::{Class, LaneIndex};
 use zzq_types::{Filter, Lsn, Properties, PropertiesBuf, Property};
 use zzq_wal::disk::Disk;
@@ -20,6 +20,15 @@ use super::put::Late;
 use super::wire::{Content, Ids};
 use super::{Io, Shell};
 use crate::planted::{self, Bug};
+use crate::standing::Needed;
+
+/// A message that is given on by what was handed over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenOn {
+    pub(super) handed: Handed,
+    /// Its record, and its weight.
+    pub(super) needed: Needed,
+}
 
 /// Messages that go to their new members at QoS 0, in the order of the records that give them.
 #[derive(Debug, Default)]
@@ -55,6 +64,11 @@ fn with_expiry<'a>(
 impl GoingOn {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The records of all of them, and their weights.
+    pub(super) fn needed(&self) -> impl Iterator<Item = Needed> {
+        self.0.iter().map(|going| (going.delivery.lsn, going.delivery.size))
     }
 
     /// The first record that something waits for.
@@ -149,7 +163,8 @@ impl<D: Disk> Shell<D> {
         let put = self.put_late(io, picked.session, late, true, how);
         self.store.release(orphan.lsn);
         if put && self.journal.is_log() {
-            self.given_on.insert(from, self.journal.handed());
+            let (handed, needed) = (self.journal.handed(), (orphan.lsn, orphan.size));
+            self.given_on.insert(from, GivenOn { handed, needed });
         }
         put
     }

@@ -51,7 +51,8 @@ impl<D: Disk> Shell<D> {
         }
     }
 
-    /// Records that volatile sessions of this lane wait for, or have left to their groups.
+    /// Records that volatile sessions of this lane wait for, or have left to their groups, each
+    /// once, ascending.
     fn needs_beside_images(&self) -> Vec<Needed> {
         let mut needed = Vec::new();
         let mut add = |lsn: Lsn, size| {
@@ -67,6 +68,11 @@ impl<D: Disk> Shell<D> {
         for (_, ended) in self.state.all_ended() {
             ended.orphans().for_each(|(_, orphan, _)| add(orphan.lsn, orphan.size));
         }
+        // On their way from one to another.
+        self.given_on.values().for_each(|given| add(given.needed.0, given.needed.1));
+        self.going_on.needed().for_each(|(lsn, size)| add(lsn, size));
+        needed.sort_unstable();
+        needed.dedup_by_key(|(lsn, _)| *lsn);
         needed
     }
 }

@@ -37,6 +37,10 @@ impl Life {
             self.lane.drive(0);
             self.log.helper_step(0);
         }
+        self.committed()
+    }
+
+    fn committed(&self) -> Lsn {
         Lsn::new(self.log.committed().get())
     }
 
@@ -69,7 +73,7 @@ impl Life {
     }
 
     fn image(&mut self) {
-        let settled = Lsn::new(self.log.committed().get());
+        let settled = self.committed();
         assert!(self.images.make(&settled.into(), at_full_speed()).unwrap().is_some());
         while self.log.helper_step(0) {}
     }
@@ -123,7 +127,7 @@ fn what_is_decided_behind_an_image_for_space_is_still_there() {
         life.pass_by();
         life.image();
         life.pass_by();
-        let settled = Lsn::new(life.log.committed().get());
+        let settled = life.committed();
         life.decide_late(kept);
         let made = life.images.make_room(&settled.into(), at_full_speed()).unwrap().unwrap();
         assert!(made.trims && made.lsn == settled, "{made:?}");
@@ -136,5 +140,37 @@ fn what_is_decided_behind_an_image_for_space_is_still_there() {
             life.image();
             assert!(life.has(kept), "in a cold file: {is_cold}");
         }
+    }
+}
+
+/// A message that waits for a session that no image has is given to another such while lanes are
+/// asked: the lane that gave it has answered, and the lane that gets it had before.
+#[test]
+fn what_is_decided_while_lanes_answer_is_still_there() {
+    let mut life = Life::begin();
+    let kept = life.append(&publish(TopicName::new("t").unwrap(), false, b"kept"));
+    let waits = |lsn| Settled { lsn, needed: vec![(kept, 1)] };
+    for _ in 0..3 {
+        life.pass_by();
+        let settled = waits(life.committed());
+        assert!(life.images.make(&settled, at_full_speed()).unwrap().is_some());
+        while life.log.helper_step(0) {}
+    }
+    assert!(life.has(kept) && life.images.first_whole() > kept);
+    life.pass_by();
+    let settled = life.committed();
+    life.decide_late(kept);
+    // The image before that covers all but this.
+    life.images.in_steps_of(settled.get() - life.images.newest().unwrap().heading().lsn.get());
+    let made = life.images.make(&settled.into(), at_full_speed()).unwrap().unwrap();
+    assert!(made.trims && made.lsn > settled, "{made:?}");
+    while life.log.helper_step(0) {}
+    assert!(life.has(kept));
+    for _ in 0..3 {
+        life.pass_by();
+        let settled = waits(life.committed());
+        assert!(life.images.make(&settled, at_full_speed()).unwrap().is_some());
+        while life.log.helper_step(0) {}
+        assert!(life.has(kept));
     }
 }

@@ -8,6 +8,7 @@ use zzq_wal::sim_disk::{Op, Survival};
 
 use super::harness::*;
 use crate::options::LogPolicy;
+use crate::standing::Needed;
 
 const GROUP: &str = "$share/g/t";
 
@@ -237,6 +238,41 @@ fn what_goes_on_at_qos_0_waits_for_its_record() {
         world.pass(100);
         assert_eq!(heir.got().len(), 2, "{lanes} lanes");
     }
+}
+
+/// An image that was made meanwhile named neither the old owner nor the new one, and what it was
+/// made of was let go.
+#[test]
+fn what_is_on_its_way_to_another_member_is_needed() {
+    for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
+        let mut world = Setup::new(V5).start();
+        let mut goes = world.guest("goes");
+        world.subscribe(&mut goes, GROUP, ExactlyOnce);
+        let mut publisher = world.guest("publisher");
+        for (id, text) in [(1, "one"), (2, "two")] {
+            world.publish(&mut publisher, Line::new("t", text, AtLeastOnce, id));
+        }
+        let mut heir = world.member("heir");
+        world.subscribe(&mut heir, GROUP, qos);
+        let waiting = needed(&mut world);
+        assert_eq!(waiting.len(), 2, "{qos:?}");
+        world.disk.hold();
+        goes.reset();
+        world.pass(100);
+        assert_eq!(needed(&mut world), waiting, "{qos:?}");
+        world.disk.release_all();
+        world.pass(100);
+        assert_eq!(heir.got().len(), 2, "{qos:?}");
+        assert_eq!(needed(&mut world), [], "{qos:?}: it is in the log, or has gone");
+    }
+}
+
+/// What a lane answers to whoever makes an image.
+fn needed(world: &mut World) -> Vec<Needed> {
+    let question = world.shell(0).shared.standing.ask();
+    world.turn_of("heir");
+    let settled = world.shell(0).shared.standing.take(question);
+    settled.expect("an answer").needed
 }
 
 /// A lane that waited for them kept the log from being let go for ever.
