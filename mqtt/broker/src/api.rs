@@ -197,7 +197,8 @@ impl Broker {
         server: Arc<TlsServer>,
     ) -> Result<Bound, BindError> {
         let options = self.bind_options(endpoint);
-        let bound = self.0.lanes.bind_tls(endpoint, options, server).await?;
+        let bound = self.0.lanes.bind_tls(endpoint, options, Arc::clone(&server)).await?;
+        self.0.shared.secure(&server);
         self.0.shared.name_listener(options.tag, &bound.endpoint.to_string(), &bound.stats);
         Ok(bound)
     }

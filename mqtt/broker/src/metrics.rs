@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use zzq_lanes::ListenerStats;
+#[cfg(feature = "tls")]
+use zzq_lanes::{HandshakeFault, TlsStats};
 use zzq_types::ReasonCode;
 
 macro_rules! counters {
@@ -68,6 +70,19 @@ impl Counts {
         self.accepts_failed += stats.faults();
     }
 
+    /// Adds what the handshakes of endpoints over TLS have come to.
+    #[cfg(feature = "tls")]
+    pub(crate) fn add_handshakes(&mut self, stats: &TlsStats) {
+        self.handshakes += stats.done;
+        self.handshakes_resumed += stats.resumed;
+        let each = HandshakeFault::ALL.map(|why| stats.failed(why));
+        self.handshakes_failed += each.iter().sum::<u64>();
+        self.handshakes_certificate += stats.failed(HandshakeFault::Certificate);
+        self.handshakes_alert += stats.failed(HandshakeFault::Alert);
+        self.handshakes_not_tls += stats.failed(HandshakeFault::NotTls);
+        self.handshakes_timeout += stats.failed(HandshakeFault::Timeout);
+    }
+
     /// Messages dropped so far, for whatever reason.
     pub const fn dropped(&self) -> u64 {
         self.dropped_slow
@@ -93,6 +108,20 @@ counters! {
     turned_away_address,
     /// Times that accepting failed: no descriptors or no memory, as a rule.
     accepts_failed,
+    /// TLS handshakes that are done.
+    handshakes,
+    /// Of these, those that went on with the secrets of an earlier connection.
+    handshakes_resumed,
+    /// Those that failed.
+    handshakes_failed,
+    /// Of these because the client's certificate was missing or did not hold.
+    handshakes_certificate,
+    /// Because the client did not want to go on, as where it does not trust the certificate.
+    handshakes_alert,
+    /// Because what came was not TLS.
+    handshakes_not_tls,
+    /// Because they took too long.
+    handshakes_timeout,
     /// CONNECTs refused so far.
     refused,
     /// Of these for their client identifiers.

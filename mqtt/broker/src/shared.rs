@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use zzq_lanes::ListenerStats;
+#[cfg(feature = "tls")]
+use zzq_lanes::TlsServer;
 
 use crate::hooks::Hooks;
 use crate::metrics::{Counts, ImageMetrics, LaneMetrics, total};
@@ -41,6 +43,9 @@ pub(crate) struct Shared {
     listeners: Mutex<Vec<Arc<str>>>,
     /// What their listeners count, also of those that are closed.
     doors: Mutex<Vec<Arc<ListenerStats>>>,
+    /// What endpoints over TLS are served with, each once.
+    #[cfg(feature = "tls")]
+    secured: Mutex<Vec<Arc<TlsServer>>>,
 }
 
 impl Shared {
@@ -62,6 +67,8 @@ impl Shared {
             sys: Mutex::default(),
             listeners: Mutex::default(),
             doors: Mutex::default(),
+            #[cfg(feature = "tls")]
+            secured: Mutex::default(),
         }
     }
 
@@ -110,6 +117,15 @@ impl Shared {
         }
     }
 
+    /// An endpoint is served with this, whose handshakes count here.
+    #[cfg(feature = "tls")]
+    pub(crate) fn secure(&self, server: &Arc<TlsServer>) {
+        let mut secured = self.secured.lock().unwrap_or_else(PoisonError::into_inner);
+        if !secured.iter().any(|known| Arc::ptr_eq(known, server)) {
+            secured.push(Arc::clone(server));
+        }
+    }
+
     /// The endpoint of a tag; empty: there are none, as in a simulation.
     pub(crate) fn listener(&self, tag: u32) -> Arc<str> {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,6 +137,10 @@ impl Shared {
         let mut sum = total(&self.metrics);
         let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         doors.iter().for_each(|door| sum.add_listener(door));
+        #[cfg(feature = "tls")]
+        for server in &*self.secured.lock().unwrap_or_else(PoisonError::into_inner) {
+            sum.add_handshakes(&server.stats());
+        }
         sum
     }
 

@@ -4,21 +4,27 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(feature = "tls")]
 
+mod embedded;
 mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use embedded::{Embedded, wait};
 use rcgen::{CertificateParams, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use support::{PATIENCE, run};
 use tempfile::TempDir;
+use zzq_broker::hooks::{
+    Answer, Authenticator, Identity, Login, Peer, Refusal, Transport, Verdict,
+};
+use zzq_broker::{ClientCerts, Hooks, TlsFiles, TlsServer};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_zzq_broker");
 
@@ -64,16 +70,7 @@ impl Secure {
     }
 
     fn over_tls(&self, trusted: &CertificateDer<'static>) -> Stream {
-        let mut roots = RootCertStore::empty();
-        roots.add(trusted.clone()).unwrap();
-        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let name = ServerName::try_from("localhost").unwrap();
-        let session = ClientConnection::new(Arc::new(config), name).unwrap();
-        Stream::new(session, connect(&self.tls))
+        over_tls(&self.tls, trusted, None)
     }
 
     fn pid(&self) -> Pid {
@@ -87,6 +84,27 @@ impl Drop for Secure {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A client that trusts this certificate, and shows its own.
+fn over_tls(
+    address: &str,
+    trusted: &CertificateDer<'static>,
+    shown: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+) -> Stream {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let config = match shown {
+        Some((cert, key)) => builder.with_client_auth_cert(vec![cert], key).unwrap(),
+        None => builder.with_no_client_auth(),
+    };
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = ClientConnection::new(Arc::new(config), name).unwrap();
+    Stream::new(session, connect(address))
 }
 
 fn connect(address: &str) -> TcpStream {
@@ -226,4 +244,66 @@ fn what_is_wrong_with_the_files_ends_with_78_and_names_its_flag() {
     }
     let plain = ["--bind", "tcp://127.0.0.1:0", "--cert", &cert, "--key", &key];
     assert_eq!(run(&plain).0.code(), Some(78));
+}
+
+/// Notes how each client came, and lets in who has shown a certificate.
+#[derive(Default)]
+struct Doorman(Mutex<Vec<Peer>>);
+
+impl Authenticator for Doorman {
+    fn authenticate(&self, login: &Login<'_>) -> Answer<Verdict> {
+        self.0.lock().unwrap().push(login.peer.clone());
+        match &login.peer.certificate {
+            Some(_) => Verdict::Admit(Identity::default()).into(),
+            None => Verdict::Refuse(Refusal::NotAuthorized).into(),
+        }
+    }
+}
+
+#[test]
+fn hooks_see_the_certificate_and_the_name_that_was_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let trusted = install(&home);
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["device".to_owned()]).unwrap();
+    let own = params.self_signed(&key).unwrap();
+    let path = |name| home.path().join(name);
+    std::fs::write(path("clients.pem"), own.pem()).unwrap();
+    let clients = Some(ClientCerts { ca: path("clients.pem"), required: false });
+    let files = TlsFiles { cert: path("cert.pem"), key: path("key.pem"), clients };
+    let doorman = Arc::new(Doorman::default());
+    let authenticator: Arc<dyn Authenticator> = Arc::<Doorman>::clone(&doorman);
+    let hooks = Hooks { authenticator: Some(authenticator), ..Hooks::default() };
+    let embedded = Embedded::start(hooks);
+    let server = TlsServer::load(files).unwrap();
+    let broker = embedded.broker();
+    let bound = wait(broker.bind_tls("tls://127.0.0.1:0", Arc::clone(&server))).unwrap();
+    // One server may serve several endpoints, and counts once.
+    wait(broker.bind_tls("tls://127.0.0.1:0", server)).unwrap();
+    let identity = (own.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap());
+    let packet = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01c";
+    for (shown, code) in [(Some(identity), 0), (None, 5)] {
+        let expected = shown.as_ref().map(|(cert, _)| cert.to_vec());
+        let mut stream = over_tls(&bound.addr.to_string(), &trusted, shown);
+        exchange(&mut stream, packet, &[0x20, 2, 0, code]);
+        let Peer { addr, listener, transport, certificate, server_name, .. } =
+            doorman.0.lock().unwrap().pop().unwrap();
+        assert_eq!(addr, stream.sock.local_addr().unwrap());
+        assert_eq!((&*listener, transport), (&*bound.endpoint.to_string(), Transport::Tls));
+        assert_eq!(certificate.as_deref(), expected.as_deref());
+        assert_eq!(server_name.as_deref(), Some("localhost"));
+    }
+    exchange(&mut connect(&embedded.address.to_string()), packet, b"\x20\x02\x00\x05");
+    let plain = doorman.0.lock().unwrap().pop().unwrap();
+    assert_eq!(
+        (plain.transport, plain.certificate, plain.server_name),
+        (Transport::Tcp, None, None)
+    );
+    // What is not TLS is counted, as each handshake is.
+    let mut stranger = connect(&bound.addr.to_string());
+    stranger.write_all(packet).unwrap();
+    stranger.read_to_end(&mut Vec::new()).unwrap();
+    let counts = broker.counts();
+    assert_eq!((counts.handshakes, counts.handshakes_resumed), (2, 0));
+    assert_eq!((counts.handshakes_failed, counts.handshakes_not_tls), (1, 1));
 }
