@@ -6,6 +6,7 @@
 //     subscribe, say `ready`, print `@ TOPIC PAYLOAD QOS RETAIN` for each of COUNT messages,
 //     disconnect
 
+import { readFileSync } from 'node:fs'
 import mqtt from 'mqtt'
 
 const PATIENCE = 110_000
@@ -24,7 +25,15 @@ function connect(version, clientId, clean, will) {
   const options = { ...VERSIONS[version], clientId, clean, reconnectPeriod: 0 }
   if (version === '5' && !clean) options.properties = { sessionExpiryInterval: 3600 }
   if (will) options.will = { topic: will, payload: 'gone', qos: 1 }
-  const client = mqtt.connect(`mqtt://127.0.0.1:${process.env.PORT}`, options)
+  const secure = process.env.SECURE
+  if (secure) {
+    const read = name => readFileSync(`${secure}/${name}`)
+    options.ca = read('ca.pem')
+    options.cert = read('client.pem')
+    options.key = read('client.key')
+  }
+  const scheme = secure ? 'mqtts' : 'mqtt'
+  const client = mqtt.connect(`${scheme}://127.0.0.1:${process.env.PORT}`, options)
   client.on('error', fail)
   setTimeout(() => fail('out of time'), PATIENCE)
   return client

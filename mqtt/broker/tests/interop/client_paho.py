@@ -28,6 +28,9 @@ def connect(version, identifier, clean, on_connect, will=None):
     if will:
         client.will_set(will, "gone", qos=1)
     client.on_connect = on_connect
+    secure = os.environ.get("SECURE")
+    if secure:
+        client.tls_set(f"{secure}/ca.pem", f"{secure}/client.pem", f"{secure}/client.key")
     arguments = {}
     if version == "5":
         arguments["clean_start"] = clean
