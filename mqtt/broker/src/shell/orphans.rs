@@ -1,8 +1,9 @@
 //! Messages that ended members leave to their groups.
 //!
-//! Assumes: an orphan stays one until a record that gives it on is applied, and no image has its new
-//! place before that is committed, so what was handed over is remembered until then. To a member at QoS 0 a message goes once, and only when no start can
-//! give it on again: behind the commit of that record.
+//! Assumes: an orphan stays one until a record that gives it on is applied, and no image has its
+//! new place before that is committed, so what was handed over is remembered until then. To a
+//! member at QoS 0 a message goes once, and only when no start can give it on again: behind the
+//! commit of that record.
 
 use std::collections::VecDeque;
 
