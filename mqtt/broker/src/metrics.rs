@@ -2,11 +2,12 @@
 //!
 //! Assumes: one lane writes a [`LaneMetrics`]; readers may see numbers of different moments.
 
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use zzq_lanes::ListenerStats;
+use zzq_lanes::{CloseReason, ListenerStats};
 #[cfg(feature = "tls")]
 use zzq_lanes::{HandshakeFault, TlsStats};
 use zzq_types::ReasonCode;
@@ -49,6 +50,13 @@ impl Counts {
             }
             _ => {}
         }
+    }
+
+    /// Counts a connection that has ended.
+    pub(crate) fn closed(&mut self, why: CloseReason) {
+        let gone = [ErrorKind::TimedOut, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
+        let has_vanished = matches!(why, CloseReason::Failed(kind) if gone.contains(&kind));
+        self.vanished_peers += u64::from(has_vanished);
     }
 
     /// Counts a filter that is refused.
@@ -130,6 +138,8 @@ counters! {
     silent_connects,
     /// Connections closed because nothing came within their keep alive.
     silent_clients,
+    /// Connections that the system gave up because it heard nothing of the peer.
+    vanished_peers,
     /// Connections closed because they kept room for a packet that others waited for.
     overdue_inputs,
     /// Memory of packets that have come in part, or wait to be handled.

@@ -498,6 +498,7 @@ impl<D: Disk> Handler for Shell<D> {
 
     fn closed(&mut self, io: &mut Io<'_, D>, conn: ConnId, why: CloseReason) {
         self.tick_once(io);
+        self.counts.closed(why);
         self.lost(io, conn, None, &leave::cause(why));
         self.unclogged(io, conn);
         self.queue_reads.has_failed(conn);

@@ -42,7 +42,8 @@ struct Pipe {
     /// What the lane will read, a chunk at most at once.
     inbound: VecDeque<Vec<u8>>,
     finished: bool,
-    reset: bool,
+    /// Why it is broken.
+    broken: Option<io::ErrorKind>,
     /// Writes fail, reads do not yet.
     gone: bool,
     /// What the lane has written.
@@ -73,7 +74,7 @@ impl MemDriver {
         let pipe = Arc::new(Mutex::new(Pipe {
             inbound: VecDeque::new(),
             finished: false,
-            reset: false,
+            broken: None,
             gone: false,
             outbound: Vec::new(),
             window: usize::MAX,
@@ -134,8 +135,17 @@ impl MemPeer {
 
     /// Breaks the connection.
     pub fn reset(&self) {
+        self.fail(io::ErrorKind::ConnectionReset);
+    }
+
+    /// Does not answer the system any more, which gives it up.
+    pub fn vanish(&self) {
+        self.fail(io::ErrorKind::TimedOut);
+    }
+
+    fn fail(&self, why: io::ErrorKind) {
         let mut pipe = lock(&self.0);
-        pipe.reset = true;
+        pipe.broken = Some(why);
         pipe.edge = Ready { readable: true, writable: true, hangup: true, broken: true };
     }
 
@@ -205,9 +215,9 @@ impl Driver for MemDriver {
     fn add(&mut self, conn: ConnId, socket: MemSocket) -> io::Result<()> {
         let mut pipe = lock(&socket.0);
         // As the kernel does: what it is ready for is told anew.
-        pipe.edge.readable = !pipe.inbound.is_empty() || pipe.finished || pipe.reset;
-        pipe.edge.hangup = pipe.finished || pipe.reset;
-        pipe.edge.broken = pipe.reset;
+        pipe.edge.broken = pipe.broken.is_some();
+        pipe.edge.hangup = pipe.finished || pipe.edge.broken;
+        pipe.edge.readable = !pipe.inbound.is_empty() || pipe.edge.hangup;
         pipe.edge.writable = pipe.window > 0;
         drop(pipe);
         let before = self.conns.insert(conn, socket);
@@ -218,8 +228,8 @@ impl Driver for MemDriver {
     fn read(&mut self, conn: ConnId, into: &mut [u8]) -> Read {
         let Some(socket) = self.conns.get(&conn) else { return Read::Blocked };
         let mut pipe = lock(&socket.0);
-        if pipe.reset {
-            return Read::Failed(io::ErrorKind::ConnectionReset);
+        if let Some(why) = pipe.broken {
+            return Read::Failed(why);
         }
         let Some(chunk) = pipe.inbound.front_mut() else {
             return if pipe.finished { Read::Ended } else { Read::Blocked };
@@ -241,7 +251,7 @@ impl Driver for MemDriver {
     fn write(&mut self, conn: ConnId, pieces: &[IoSlice<'_>]) -> Write {
         let Some(socket) = self.conns.get(&conn) else { return Write::Took(0) };
         let mut pipe = lock(&socket.0);
-        if pipe.reset || pipe.gone {
+        if pipe.broken.is_some() || pipe.gone {
             return Write::Failed(io::ErrorKind::BrokenPipe);
         }
         let given: usize = pieces.iter().map(|piece| piece.len()).sum();

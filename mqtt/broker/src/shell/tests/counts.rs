@@ -173,3 +173,18 @@ fn what_is_held_is_told_whatever_the_number_of_lanes() {
         assert_eq!((counts.clients, counts.sessions), (4, 5), "{lanes} lanes");
     }
 }
+
+#[test]
+fn who_has_vanished_is_told_from_who_broke_off() {
+    let mut world = Setup::new(VERSIONS[0]).start();
+    let broke_off = world.guest("broke off");
+    let vanished = world.guest("vanished");
+    // It had not said who it is.
+    let unknown = world.open();
+    broke_off.reset();
+    vanished.vanish();
+    unknown.vanish();
+    world.settle();
+    let counts = metrics::total(&world.shell(0).shared.metrics);
+    assert_eq!((counts.vanished_peers, counts.connections), (2, 0));
+}

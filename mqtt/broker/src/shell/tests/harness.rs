@@ -620,6 +620,11 @@ impl Client {
         self.peer.reset();
     }
 
+    /// Its machine is gone, and the system finds that out.
+    pub(super) fn vanish(&self) {
+        self.peer.vanish();
+    }
+
     /// What has come since the last call, one line for each packet, and `closed` at its end.
     pub(super) fn got(&mut self) -> Vec<String> {
         let received = self.peer.receive();
