@@ -77,6 +77,7 @@ impl<D: Disk> Shell<D> {
         if committed > self.committed {
             self.committed = committed;
             self.overlay.seen_committed(committed);
+            self.full.log_goes_on(self.now_ms);
             self.unpark(io);
         }
         let mut ready = std::mem::take(&mut self.ready_answers);

@@ -103,6 +103,13 @@ impl Full {
         self.next_ms
     }
 
+    /// Some of what was handed over is committed: what waits for that goes on.
+    pub(super) fn log_goes_on(&mut self, now_ms: u64) {
+        if !self.over.is_empty() && !self.dropping.is_empty() {
+            self.look_at(now_ms);
+        }
+    }
+
     fn look_at(&mut self, at_ms: u64) {
         self.next_ms = Some(self.next_ms.map_or(at_ms, |next| next.min(at_ms)));
     }
@@ -344,6 +351,8 @@ impl<D: Disk> Shell<D> {
             // Nothing is applied any more, so nothing comes on top.
             return;
         }
+        // Before more is dropped, receivers get what may be sent now that the last is committed.
+        self.go_on_crowded(io);
         let mut over = std::mem::take(&mut self.full.over);
         over.sort_unstable();
         over.dedup();
@@ -428,8 +437,9 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Drops the oldest messages of a queue that is above its limit, but for those that its
-    /// connection was sent. False: the log has no room, the queue is being read from its image, or
-    /// the session's connection comes or goes.
+    /// connection was sent. False: the log has no room, the queue is being read from its image, the
+    /// session's connection comes or goes, or what was dropped under its connection before is not
+    /// committed. A receiver waits for that: with one drop behind the other it would for ever.
     fn drop_oldest(&mut self, io: &mut Io<'_, D>, session: SessionNumber) -> bool {
         if self.is_between(session) || self.asks_for_queue(session) {
             return false;
@@ -439,6 +449,9 @@ impl<D: Disk> Shell<D> {
         let logged = link.is_none_or(|link| link.logged);
         let dropping = self.full.dropping.entry(session).or_default();
         dropping.advance(self.journal.committed());
+        if link.is_some() && !dropping.0.is_empty() {
+            return false;
+        }
         let limits = &self.shared.options.limits;
         let (numbers, less) = oldest(known.queue(), link, (dropping, self.applied), limits);
         let (messages, bytes) = less;

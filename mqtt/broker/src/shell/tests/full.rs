@@ -336,6 +336,43 @@ fn nothing_is_sent_behind_what_is_being_dropped_until_that_is_committed() {
     }
 }
 
+/// Publishers that go on have the next dropped before those before are committed. The receiver
+/// waited for each of them, and so for ever.
+#[test]
+fn a_receiver_that_answers_goes_on_while_its_oldest_are_dropped() {
+    for lanes in [1, 2, 3] {
+        let mut world = narrow(QueueFull::DropOldest, V5, lanes);
+        let mut reader = world.call(&Hello { window: Some(1), ..Hello::member("reader") });
+        assert_eq!(reader.got(), ["CONNACK"]);
+        world.subscribe(&mut reader, "t", AtLeastOnce);
+        let mut publishers = ["one", "two"].map(|name| world.guest(name));
+        world.pass(100);
+        world.disk.hold();
+        let mut got = 0;
+        for round in 1..=100 {
+            for publisher in &mut publishers {
+                publisher.publish(Line::new("t", "x", AtLeastOnce, round));
+            }
+            world.pass(20);
+            for line in reader.got() {
+                got += 1;
+                let (_, id) = line.split_once(" q1 #").unwrap();
+                reader.ack(AckKind::PubAck, id.parse().unwrap());
+            }
+            // Something is under way at all times.
+            if world.disk.in_flight().len() > 1 {
+                world.disk.release_next();
+            }
+            world.settle();
+        }
+        // It takes two writes until a message that was behind others is answered.
+        assert!(got >= 25, "{got} messages in 100 writes, {lanes} lanes");
+        world.disk.release_all();
+        world.pass(200);
+        assert!(world.queued("reader") <= 3, "what it was sent, and two, {lanes} lanes");
+    }
+}
+
 /// A crash brings back what was dropped and not committed. What was sent behind it then must not
 /// be behind what may have been sent.
 #[test]

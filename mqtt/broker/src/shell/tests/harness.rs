@@ -271,6 +271,13 @@ impl World {
         sessions.filter_map(|session| session.queue().untouched()).map(|front| front.len).sum()
     }
 
+    /// How many messages a client's queue holds.
+    pub(super) fn queued(&self, client: &str) -> usize {
+        let states = (0..self.broker.lanes()).map(|lane| self.broker.state(lane));
+        let sessions = states.filter_map(|state| state.session_of(client));
+        sessions.map(|session| session.queue().load().messages).sum()
+    }
+
     /// Whether nothing waits for a client.
     pub(super) fn owes_nothing(&self, client: &str) -> bool {
         let states = (0..self.broker.lanes()).map(|lane| self.broker.state(lane));
