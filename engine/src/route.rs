@@ -33,9 +33,9 @@ pub struct Routed {
     pub lanes: u64,
     /// Whether a destination that outlives its connection gets it at QoS 1 or 2.
     pub kept: bool,
-    /// [`SessionFlags::FULL`] if some destination that gets it at QoS 1 or 2 is, and
-    /// [`SessionFlags::OVER_HIGH_WATER`] if one that gets it at QoS 0 is and is waited for. The
-    /// publisher's own session does not count, for nobody is held for itself.
+    /// [`SessionFlags::FULL`] and [`SessionFlags::LAGGING`] if some destination that gets it at
+    /// QoS 1 or 2 is, and [`SessionFlags::OVER_HIGH_WATER`] if one that gets it at QoS 0 is and is
+    /// waited for. The publisher's own session does not count, for nobody is held for itself.
     pub held: SessionFlags,
     /// The publisher's own session gets it at QoS 1 or 2 and is [`SessionFlags::FULL`].
     pub own_full: bool,
@@ -280,7 +280,7 @@ impl Routed {
         // What is acknowledged waits in the queue, whatever the connection takes; at QoS 0 nothing
         // enters a queue.
         let most = if qos.is_acknowledged() {
-            SessionFlags::FULL
+            SessionFlags::FULL.with(SessionFlags::LAGGING)
         } else if head.flags.contains(SessionFlags::SLOW) {
             SessionFlags::NONE
         } else {

@@ -1,8 +1,8 @@
 //! Shared subscriptions: the groups of one filter, and who of a group gets a message.
 //!
 //! Owns: the members and the pick. A member that is connected and has room comes before one that
-//! is over its high water mark, that before a full one, and all of them before those that are
-//! offline. Who is offline is picked only for what waits for it.
+//! lags or is over its high water mark, that before a full one, and all of them before those that
+//! are offline. Who is offline is picked only for what waits for it.
 //!
 //! Each lane picks for itself. Among equally able members the lanes agree where agreement is what
 //! the strategy is for: who came first, whom a hash names. Turns they take apart, each beginning
@@ -285,7 +285,8 @@ fn want_of_ability(head: &Head, sub: Sub, qos: QoS) -> Option<u8> {
     let want_of_room = if head.flags.contains(SessionFlags::FULL) {
         2
     } else {
-        u8::from(head.flags.contains(SessionFlags::OVER_HIGH_WATER))
+        let behind = SessionFlags::OVER_HIGH_WATER.with(SessionFlags::LAGGING);
+        u8::from(head.flags.only(behind) != SessionFlags::NONE)
     };
     Some(if connected { want_of_room } else { 3 + want_of_room })
 }

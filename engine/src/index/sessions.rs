@@ -19,12 +19,15 @@ impl SessionFlags {
     pub const CONNECTED: Self = Self(1);
     /// It outlives its connection.
     pub const PERSISTENT: Self = Self(2);
-    /// What it is owed has passed the high water mark.
+    /// What waits as output for its connection has passed the high water mark.
     pub const OVER_HIGH_WATER: Self = Self(4);
     /// It takes nothing more.
     pub const FULL: Self = Self(8);
     /// It was over its high water mark for so long that nobody is held for it any more.
     pub const SLOW: Self = Self(16);
+    /// Its queue was over the high water mark and is not down to the low one: who publishes to it
+    /// above QoS 0 waits.
+    pub const LAGGING: Self = Self(32);
 
     /// Whether all flags of `other` are set.
     pub const fn contains(self, other: Self) -> bool {

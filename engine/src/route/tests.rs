@@ -315,6 +315,11 @@ fn who_is_full_or_over_high_water_holds_others_and_not_itself() {
     assert_eq!(held_by(&mut rig, 1), SessionFlags::NONE);
     assert!(rig.index.set_flags(session(2), UP.with(SessionFlags::FULL), 0));
     assert_eq!(held_by(&mut rig, 1), SessionFlags::FULL);
+    assert!(rig.index.set_flags(session(2), UP.with(SessionFlags::LAGGING), 0));
+    assert_eq!(held_by(&mut rig, 1), SessionFlags::LAGGING);
+    assert_eq!(held_by(&mut rig, 2), SessionFlags::OVER_HIGH_WATER, "and not for itself");
+    assert_eq!(rig.route(publication("zero")).0.held, SessionFlags::NONE);
+    assert!(rig.index.set_flags(session(2), UP.with(SessionFlags::FULL), 0));
     let both = SessionFlags::OVER_HIGH_WATER.with(SessionFlags::FULL);
     assert_eq!(held_by(&mut rig, 3), both);
     let own = Publication { publisher: Some(session(2)), ..publication("t") };

@@ -245,7 +245,7 @@ counters! {
     records,
     /// Answers that wait for what they depend on to be committed.
     held_answers,
-    /// Bytes of publishes that are held for a full queue or a full output.
+    /// Bytes of publishes that are held for a slow receiver, a full queue or a full disk.
     held_bytes,
     /// Groups of the log that were followed.
     groups,

@@ -211,13 +211,13 @@ pub struct Limits {
     /// the policy, when [`Limits::max_queued_bytes_total`] was reached for as long.
     pub queue_grace: Duration,
     /// How long a publisher is held for a receiver whose output is full, before what goes to that
-    /// receiver at QoS 0 is dropped.
+    /// receiver at QoS 0 is dropped; and, with [`QueueFull::Refuse`], for a connected one whose
+    /// queue is over half of what it may hold, before more goes into it. Zero: not for a queue.
     pub max_hold: Duration,
-    /// Bytes of publishes of one MQTT 3 client that are held for a full queue, above which it is
-    /// not read any more.
+    /// Bytes of publishes of one client that are held, for a slow receiver or, with MQTT 3, for a
+    /// full queue; above them it is not read any more.
     pub max_held_bytes: usize,
-    /// Bytes of publishes of all MQTT 3 clients that are held for full queues; each lane has an
-    /// equal share.
+    /// The same of all clients; each lane has an equal share.
     pub max_held_bytes_total: usize,
     /// Levels of a topic or filter.
     pub max_topic_levels: usize,

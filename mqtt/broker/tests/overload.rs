@@ -101,14 +101,14 @@ fn payload(publisher: &str, n: u16) -> Vec<u8> {
 }
 
 /// Publishes without a pause and without a limit of its own, and takes all answers.
-fn flood(broker: &Broker, name: &str, qos: u8, written: &AtomicUsize) {
-    let mut client = Client::connect(broker, V4, name);
+fn flood(broker: &Broker, version: Version, name: &str, qos: u8, written: &AtomicUsize) {
+    let mut client = Client::connect(broker, version, name);
     let mut writer = client.stream();
     thread::scope(|scope| {
         scope.spawn(move || {
             for n in 1..=COUNT {
                 let publish = Publish::new("t", payload(name, n)).qos(qos, n);
-                writer.write_all(&publish.encode(V4)).unwrap();
+                writer.write_all(&publish.encode(version)).unwrap();
                 written.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -152,7 +152,7 @@ fn take_all(client: &mut Client, qos: u8) {
 }
 
 /// Receivers that do not read stop two publishers, and get everything when they do.
-fn slow_receivers_stop_publishers(published: u8, granted: u8) {
+fn slow_receivers_stop_publishers(version: Version, published: u8, granted: u8) {
     in_both_modes(&[], |broker| {
         let subscribe = |n| {
             let mut client = Client::connect(broker, V5, &format!("receiver {n}"));
@@ -164,7 +164,8 @@ fn slow_receivers_stop_publishers(published: u8, granted: u8) {
         let written = AtomicUsize::new(0);
         thread::scope(|scope| {
             let written = &written;
-            let flood = |name| scope.spawn(move || flood(broker, name, published, written));
+            let flood =
+                |name| scope.spawn(move || flood(broker, version, name, published, written));
             let floods = PUBLISHERS.map(flood);
             let all = PUBLISHERS.len() * usize::from(COUNT);
             let came = watch.until_still(written, all);
@@ -188,22 +189,30 @@ fn slow_receivers_stop_publishers(published: u8, granted: u8) {
 
 #[test]
 fn slow_receivers_at_qos_0_stop_publishers_and_lose_nothing() {
-    slow_receivers_stop_publishers(0, 0);
+    for version in [V4, V5] {
+        slow_receivers_stop_publishers(version, 0, 0);
+    }
 }
 
 #[test]
 fn slow_receivers_at_qos_0_stop_publishers_at_qos_1() {
-    slow_receivers_stop_publishers(1, 0);
+    for version in [V4, V5] {
+        slow_receivers_stop_publishers(version, 1, 0);
+    }
 }
 
 #[test]
 fn slow_receivers_at_qos_1_stop_publishers_and_lose_nothing() {
-    slow_receivers_stop_publishers(1, 1);
+    for version in [V4, V5] {
+        slow_receivers_stop_publishers(version, 1, 1);
+    }
 }
 
 #[test]
 fn slow_receivers_at_qos_2_stop_publishers_and_lose_nothing() {
-    slow_receivers_stop_publishers(2, 2);
+    for version in [V4, V5] {
+        slow_receivers_stop_publishers(version, 2, 2);
+    }
 }
 
 #[test]
@@ -222,7 +231,7 @@ fn where_the_option_says_so_what_a_slow_receiver_cannot_take_is_dropped_and_coun
         let written = AtomicUsize::new(0);
         thread::scope(|scope| {
             let written = &written;
-            let flood = |name| scope.spawn(move || flood(broker, name, 0, written));
+            let flood = |name| scope.spawn(move || flood(broker, V4, name, 0, written));
             let floods = PUBLISHERS.map(flood);
             while !floods.iter().all(thread::ScopedJoinHandle::is_finished) {
                 thread::sleep(Duration::from_millis(20));
@@ -265,7 +274,7 @@ fn a_receiver_that_reads_nothing_holds_publishers_no_longer_than_the_option_says
         thread::scope(|scope| {
             for name in PUBLISHERS {
                 let written = &written;
-                scope.spawn(move || flood(broker, name, 0, written));
+                scope.spawn(move || flood(broker, V4, name, 0, written));
             }
         });
         watch.check();
@@ -309,7 +318,7 @@ fn a_long_absence_takes_disk_and_not_memory_also_at_the_next_start() {
         let written = &written;
         let floods = PUBLISHERS.map(|name| {
             let broker = watch.broker;
-            scope.spawn(move || flood(broker, name, 2, written))
+            scope.spawn(move || flood(broker, V4, name, 2, written))
         });
         while !floods.iter().all(thread::ScopedJoinHandle::is_finished) {
             thread::sleep(Duration::from_millis(20));
@@ -509,7 +518,7 @@ fn memory_stays_flat_while_all_that_is_logged_is_read() {
         thread::scope(|scope| {
             let (broker, written) = (&broker, &written);
             for name in PUBLISHERS {
-                scope.spawn(move || flood(broker, name, 1, written));
+                scope.spawn(move || flood(broker, V4, name, 1, written));
             }
             for receiver in &mut receivers {
                 scope.spawn(move || take_all(receiver, 1));

@@ -92,6 +92,7 @@ fn connected_members_with_room_come_first_and_offline_ones_last() {
     for (flags, wanted) in [
         (&[AWAY, full, over, UP, UP][..], [3, 4, 3]),
         (&[AWAY, full, over, AWAY, over], [2, 4, 2]),
+        (&[AWAY, full, UP.with(SessionFlags::LAGGING)], [2, 2, 2]),
         (&[AWAY, full, AWAY], [1, 1, 1]),
         (&[AWAY.with(SessionFlags::FULL), AWAY, AWAY], [1, 2, 1]),
     ] {

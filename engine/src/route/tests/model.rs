@@ -76,6 +76,7 @@ impl Model {
             let held = match sub.flags {
                 flags if flags.contains(SessionFlags::FULL) => 2,
                 flags if flags.contains(SessionFlags::OVER_HIGH_WATER) => 1,
+                flags if flags.contains(SessionFlags::LAGGING) => 1,
                 _ => 0,
             };
             let rank = match sub.flags {
@@ -131,8 +132,9 @@ impl Model {
                 routed.own_full |= full;
             } else {
                 let full = if full { SessionFlags::FULL } else { SessionFlags::NONE };
+                let lags = if qos > 0 { SessionFlags::LAGGING } else { SessionFlags::NONE };
                 let over = if waits { SessionFlags::OVER_HIGH_WATER } else { SessionFlags::NONE };
-                routed.held = routed.held.with(full).with(flags.only(over));
+                routed.held = routed.held.with(full).with(flags.only(over.with(lags)));
             }
         }
         routed
@@ -205,6 +207,7 @@ fn ops() -> impl Strategy<Value = Op> {
         UP.with(SessionFlags::OVER_HIGH_WATER),
         UP.with(SessionFlags::OVER_HIGH_WATER).with(SessionFlags::SLOW),
         UP.with(SessionFlags::FULL),
+        UP.with(SessionFlags::LAGGING),
         KEPT,
         KEPT.with(SessionFlags::FULL),
         SessionFlags::NONE,

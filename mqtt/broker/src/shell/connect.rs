@@ -366,6 +366,9 @@ impl<D: Disk> Shell<D> {
         let before = self.up.insert(session, conn);
         assert!(before.is_none(), "a session has one connection");
         write_packet(io, &mut self.counts, conn, |output| output.extend_from_slice(&ack));
+        if let Some(load) = self.state.session(session).map(|known| known.queue().load()) {
+            self.begins_to_lag(io, session, load);
+        }
         self.announce_flags(io, session);
         self.tell(conn, |client| Event::Connected { client });
         io.let_in(conn);
@@ -413,6 +416,9 @@ impl<D: Disk> Shell<D> {
         }
         if self.full.has(session) {
             flags = flags.with(F::FULL);
+        }
+        if self.lagging.has(session) {
+            flags = flags.with(F::LAGGING);
         }
         let conn = self.up.get(&session).copied();
         if let Some(conn) = conn.filter(|conn| self.clogged.contains(*conn)) {

@@ -257,7 +257,7 @@ impl<D: Disk> Shell<D> {
         let mut full: Vec<SessionNumber> = self.full.flagged.iter().copied().collect();
         full.sort_unstable();
         for session in full {
-            self.check_full(io, session);
+            self.look_at_queue(io, session, false);
             if let Some(at_ms) = self.grace_ends_ms(session) {
                 self.full.look_at(at_ms);
             }
@@ -276,8 +276,15 @@ impl<D: Disk> Shell<D> {
         !more.is_at(&self.shared.options.limits)
     }
 
-    /// Looks at a queue that may have become full, or have room again.
+    /// Looks at a queue that something was put into.
     pub(super) fn check_full(&mut self, io: &mut Io<'_, D>, session: SessionNumber) {
+        self.look_at_queue(io, session, true);
+    }
+
+    /// Looks at a queue that may have become full, or have room again. Whether its session has
+    /// begun to lag, with something `new` in it, is told with that: a lane that knew of the full
+    /// queue alone would refuse who is to wait.
+    fn look_at_queue(&mut self, io: &mut Io<'_, D>, session: SessionNumber, new: bool) {
         let Some(known) = self.state.session(session) else { return };
         let limits = &self.shared.options.limits;
         let load = known.queue().load();
@@ -285,8 +292,11 @@ impl<D: Disk> Shell<D> {
             QueueFull::Refuse | QueueFull::DropNewest => {
                 let was = self.full.has(session);
                 let is = if was { !load.has_room(limits) } else { load.is_at(limits) };
+                let lags = new && self.begins_to_lag(io, session, load);
                 if is != was {
                     self.flag(io, session, is);
+                } else if lags {
+                    self.announce_flags(io, session);
                 }
             }
             QueueFull::EndSession | QueueFull::DropOldest => {

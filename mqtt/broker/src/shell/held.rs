@@ -1,7 +1,7 @@
-//! Publishes that wait for a full queue or for the total of all, for a receiver's full output, or
-//! for a full disk. MQTT 3 cannot refuse one, and at QoS 0 nobody can, so they are held: set aside
-//! in their order, while the connection is read for its other packets. Among these are the
-//! acknowledgements that empty the client's own queue, which others may wait for.
+//! Publishes that wait: for a receiver that lags or whose output is full, for a full queue or for
+//! the total of all, or for a full disk. MQTT 3 cannot refuse one, and at QoS 0 nobody can, so they
+//! are held: set aside in their order, while the connection is read for its other packets. Among
+//! these are the acknowledgements that empty the client's own queue, which others may wait for.
 //!
 //! Owns: what is set aside, within the bounds of its connection and its lane. At a bound reading
 //! stops. A client whose own queue is full meanwhile, or whose answers would make space on the
@@ -202,7 +202,7 @@ impl<D: Disk> Shell<D> {
         }
         if held.is_empty() {
             let (peer, client) = (link.peer, &link.client);
-            tracing::debug!(%peer, %client, "held: queues, an output or the disk are full");
+            tracing::debug!(%peer, %client, "held for a slow receiver, a full queue or disk");
             self.holding.conns.push_back(conn);
         }
         held.bytes += bytes;
@@ -290,7 +290,7 @@ impl<D: Disk> Shell<D> {
     /// A connection was stopped, or has shed, for as long as one is held.
     pub(super) fn stopped_long_enough(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         let Some(link) = self.links.up_mut(conn) else { return };
-        let session = link.session;
+        let (session, is_v5) = (link.session, link.is_v5());
         let is_full = session.is_some_and(|session| self.full.has(session));
         let is_full = is_full || self.may_free_space(session);
         let Some(link) = self.links.up_mut(conn) else { return };
@@ -298,13 +298,16 @@ impl<D: Disk> Shell<D> {
         let answers = link.out.get().is_some_and(|out| out.numbers.awaits_client());
         let is_awaited = is_full && (answers || io.queued_bytes(conn) > 0);
         let Some(held) = &mut link.held else { return };
+        // MQTT 5 waits above QoS 0 for receivers that do not keep up, and for no full queue: that
+        // ends in any case.
+        let ends = is_v5 && held.packets.front().is_some_and(|aside| aside.id.is_some());
         match held.stage {
             Stage::Reads => return,
             Stage::Stopped if !link.parked => {
                 held.stage = Stage::Reads;
                 return;
             }
-            Stage::Stopped if is_awaited => {
+            Stage::Stopped if is_awaited && !ends => {
                 held.stage = Stage::Sheds;
                 io.resume(conn);
             }

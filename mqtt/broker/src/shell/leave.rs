@@ -166,6 +166,7 @@ impl<D: Disk> Shell<D> {
         if was_up {
             let removed = self.up.remove(&session);
             assert_eq!(removed, Some(conn), "a session that is up has this connection");
+            self.lagging.forget(session);
             if self.state.session(session).is_some_and(zzq_engine::Session::is_volatile) {
                 self.ending.insert(session);
             }

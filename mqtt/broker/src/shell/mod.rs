@@ -23,6 +23,7 @@ mod held;
 mod hold;
 mod input_room;
 mod journal;
+mod lagging;
 mod leave;
 mod link;
 mod links;
@@ -88,6 +89,7 @@ use self::follow::{Gathered, Later};
 use self::full::Full;
 use self::held::Holding;
 use self::hold::Clogged;
+use self::lagging::Lagging;
 use self::leave::Farewell;
 use self::link::{Link, Waits};
 use self::links::Links;
@@ -209,12 +211,13 @@ pub(crate) struct Shell<D: Disk> {
     clogged: Clogged,
     throttled: Throttled,
     full: Full,
+    lagging: Lagging,
     queue_share: QueueShare,
     refused_filters_told: Seldom,
     strangers: StrangersTold,
     denied_told: Seldom,
     short_of_room_told: Seldom,
-    /// Connections that wait for a full queue.
+    /// Connections whose publishes wait.
     holding: Holding,
     /// Sessions that are down and whose record of it found no room.
     farewells: Vec<Farewell>,
@@ -322,6 +325,7 @@ impl<D: Disk> Shell<D> {
             clogged: Clogged::default(),
             throttled: Throttled::default(),
             full: Full::default(),
+            lagging: Lagging::default(),
             queue_share: QueueShare::default(),
             refused_filters_told: Seldom::default(),
             strangers: StrangersTold::default(),
@@ -550,6 +554,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.go_on_held(io);
         let turned = self.turn_the_log(io);
         self.check_full_queues(io);
+        self.end_holds_for_lagging(io);
         self.tire_of_clogged(io);
         self.tire_of_questions(io);
         self.go_on_throttled(io);
@@ -618,6 +623,7 @@ impl<D: Disk> Shell<D> {
         let full = full.filter(|_| !self.journal.is_read_only()).map(wait);
         let waits = [
             self.clogged.next(),
+            self.lagging.next(),
             self.throttled.next(),
             self.questions.next(),
             self.directs.next(),

@@ -84,7 +84,11 @@ impl<D: Disk> Shell<D> {
             }
             Note::Report { change, so_far } => self.reported(io, change, so_far),
             Note::Flags { session, flags, since } => {
+                let was = self.index.flags(session).map_or(SessionFlags::NONE, |known| known.0);
                 self.index.set_flags(session, flags, since);
+                if was.without(flags).contains(SessionFlags::LAGGING) {
+                    self.let_go(io);
+                }
             }
             Note::Owed { session, owed } => {
                 self.index.set_load(session, owed);

@@ -46,7 +46,8 @@ pub(super) enum Handed {
     Over { destinations: usize },
     /// Nothing was done; it is to be tried again.
     Later,
-    /// Nothing was done; it is to be tried again when a receiver has room for output.
+    /// Nothing was done; it is to be tried again when a receiver has room for output, or nobody
+    /// waits for it any more.
     Hold,
     /// A queue is full: nothing was done.
     Full,
@@ -415,6 +416,9 @@ impl<D: Disk> Shell<D> {
         let Outgoing { logged, refusable, .. } = outgoing;
         if self.lacks_queue_total(record.qos, record.decision) {
             return Handed::QueuesFull;
+        }
+        if routed.held.contains(SessionFlags::LAGGING) && record.will_of.is_none() {
+            return Handed::Hold;
         }
         let others = routed.held.contains(SessionFlags::FULL);
         if !others && !routed.own_full {

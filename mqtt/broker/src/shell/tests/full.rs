@@ -160,6 +160,7 @@ fn a_full_queue_has_room_again_when_a_tenth_of_it_is_free() {
     for lanes in [1, 2] {
         let mut setup = Setup { lanes, ..Setup::new(V5) };
         setup.options.limits.max_queued_messages = 20;
+        setup.options.limits.max_hold = Duration::ZERO;
         let mut world = setup.start();
         let mut slow = world.member("slow");
         world.subscribe(&mut slow, "t", AtLeastOnce);

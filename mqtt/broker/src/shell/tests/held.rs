@@ -55,7 +55,7 @@ pub(super) fn drain(world: &mut World, clients: &mut [&mut Client]) -> Vec<Vec<S
 }
 
 /// The answer that a packet asks for.
-fn answer(client: &mut Client, line: &str) {
+pub(super) fn answer(client: &mut Client, line: &str) {
     let words: Vec<&str> = line.split(' ').collect();
     let id = |word: &str| word.trim_start_matches('#').parse().unwrap();
     match words[..] {

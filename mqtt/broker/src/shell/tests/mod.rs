@@ -15,6 +15,7 @@ mod held;
 mod history;
 mod images;
 mod input;
+mod lagging;
 mod order;
 mod queue_total;
 mod random;

@@ -48,7 +48,7 @@ fn each_world(versions: &[ProtocolVersion], test: impl Fn(World, &str)) {
 }
 
 /// A client of this lane.
-fn name_on(world: &World, lane: usize) -> String {
+pub(super) fn name_on(world: &World, lane: usize) -> String {
     let mut names = (0..).map(|n| format!("client-{n}"));
     names.find(|name| world.shell(0).home(name).index() == lane).unwrap()
 }

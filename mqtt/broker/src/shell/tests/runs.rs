@@ -349,6 +349,7 @@ fn a_lane_that_stalls_is_not_overshot_beside_a_quick_one() {
 fn across(publisher: usize) -> Stage {
     let mut setup = Setup { lanes: 2, ..Setup::new(VERSIONS[publisher]) };
     setup.options.limits.max_queued_messages = 7;
+    setup.options.limits.max_hold = std::time::Duration::ZERO;
     setup.options.log = LogPolicy::Needed;
     let mut world = setup.start();
     let name = names_on(&world, 0, 1).remove(0);

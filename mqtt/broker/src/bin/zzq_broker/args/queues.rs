@@ -39,15 +39,17 @@ pub(crate) struct QueueFlags {
     #[arg(long, value_name = "SPAN", default_value = "1h", value_parser = parse_duration)]
     pub(crate) queue_grace: Duration,
 
-    /// How long a publisher is held for a slow receiver before QoS 0 messages to it are dropped.
+    /// How long a publisher is held for a slow receiver before QoS 0 messages to it are dropped, or
+    /// others are put into its queue although that is half full.
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = parse_duration)]
     pub(crate) max_hold: Duration,
 
-    /// Publishes of one MQTT 3 client held for a full queue above which it is not read any more.
+    /// Publishes of one client held for slow receivers or full queues above which it is not read
+    /// any more.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) max_held: u64,
 
-    /// The same for all MQTT 3 clients together; each lane has an equal share.
+    /// The same for all clients together; each lane has an equal share.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) max_held_total: u64,
 
@@ -60,7 +62,8 @@ pub(crate) struct QueueFlags {
 /// `--queue-full`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum QueueFull {
-    /// Publishers are refused with reason code 0x97, those of MQTT 3 are held.
+    /// Publishers are held when the queue of a connected session is half full. When it is full they
+    /// are refused with reason code 0x97, those of MQTT 3 are held.
     Refuse,
     /// The session ends, with what waits in it, and its connection with it.
     EndSession,
