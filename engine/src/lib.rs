@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod apply;
-mod budget;
 mod counters;
 mod deadline;
 mod decision;
@@ -38,7 +37,6 @@ mod will;
 mod wire;
 
 pub use apply::QueuedRun;
-pub use budget::{Budget, Level, Marks};
 pub use counters::{Counters, Ignored};
 pub use deadline::{Due, DueKind};
 pub use decision::{
