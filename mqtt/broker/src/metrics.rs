@@ -219,7 +219,7 @@ counters! {
     refused_topics,
     /// Publishes refused because they say that they are UTF-8, and are not.
     refused_payloads,
-    /// Publishes refused because no more may be retained.
+    /// Publishes refused, or delivered and not retained, because no more may be.
     refused_retained,
     /// Filters of SUBSCRIBEs that were refused.
     refused_filters,

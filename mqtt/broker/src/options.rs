@@ -225,7 +225,8 @@ pub struct Limits {
     pub max_topic_length: usize,
     /// Bytes of a client identifier; MQTT asks for 23 at least.
     pub max_client_id: usize,
-    /// Retained messages; whoever would add one is refused, those that are there may change.
+    /// Retained messages; those that are there may change. Whoever would add one is refused or,
+    /// where it cannot be told (QoS 0, MQTT 3), has it delivered and not retained.
     pub max_retained_messages: usize,
     /// Bytes of all retained messages, with their topics.
     pub max_retained_bytes: u64,

@@ -216,6 +216,7 @@ pub(crate) struct Shell<D: Disk> {
     refused_filters_told: Seldom,
     strangers: StrangersTold,
     denied_told: Seldom,
+    unretained_told: Seldom,
     short_of_room_told: Seldom,
     /// Connections whose publishes wait.
     holding: Holding,
@@ -330,6 +331,7 @@ impl<D: Disk> Shell<D> {
             refused_filters_told: Seldom::default(),
             strangers: StrangersTold::default(),
             denied_told: Seldom::default(),
+            unretained_told: Seldom::default(),
             short_of_room_told: Seldom::default(),
             holding: Holding::default(),
             farewells: Vec::new(),

@@ -55,7 +55,7 @@ pub(super) enum Handed {
     QueuesFull,
     /// The disk is full: nothing was done.
     NoSpace,
-    /// No more is retained: nothing was done.
+    /// No more is retained, and its publisher can be told: nothing was done.
     NoRetained,
     /// The log takes nothing more, or not this.
     LogEnded,
@@ -397,7 +397,10 @@ impl<D: Disk> Shell<D> {
             properties: outgoing.properties,
             payload: outgoing.payload,
         };
-        let handed = self.hand_over_unless_full(io, record, &routed, outgoing);
+        let mut handed = self.hand_over_unless_full(io, record, &routed, outgoing);
+        if handed == Handed::NoRetained {
+            handed = self.hand_over_unretained(io, record, &routed, outgoing);
+        }
         if matches!(handed, Handed::Over { .. }) {
             self.router.taken(&mut self.index);
         }
@@ -406,7 +409,7 @@ impl<D: Disk> Shell<D> {
     }
 
     /// Looks first whether queues are full that it would enter. Nobody is held for its own.
-    fn hand_over_unless_full(
+    pub(super) fn hand_over_unless_full(
         &mut self,
         io: &mut Io<'_, D>,
         record: PublishRecord<'_>,
@@ -462,7 +465,6 @@ impl<D: Disk> Shell<D> {
             return Handed::NoSpace;
         }
         if record.retain && record.will_of.is_none() && !self.has_retained_room(record) {
-            self.counts.refused_retained += 1;
             return Handed::NoRetained;
         }
         let directly = self.goes_directly(record);

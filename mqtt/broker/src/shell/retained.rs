@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use zzq_engine::record::Publish as PublishRecord;
-use zzq_engine::{DecisionBuf, Handed, QueueNumber, Record, RetainedCursor, SessionNumber};
+use zzq_engine::{DecisionBuf, Handed, QueueNumber, Record, RetainedCursor, Routed, SessionNumber};
 use zzq_lanes::{Class, ConnId, LaneIndex};
 use zzq_types::{Lsn, QoS, SubscriptionId, TopicFilter};
 use zzq_wal::disk::Disk;
@@ -21,6 +21,7 @@ use super::live::Heard;
 use super::message::Message;
 use super::notes::Note;
 use super::packet_out::write_packet;
+use super::publish::{self, Outgoing};
 use super::put::Late;
 use super::wire::Ids;
 use super::{Io, Shell};
@@ -166,6 +167,39 @@ impl<D: Disk> Shell<D> {
             return true;
         }
         room.take(record.topic.as_str(), record.size())
+    }
+
+    /// Hands over a message for which the retained store has no room, if its publisher cannot be
+    /// told: to those who are there, and what its topic has stays. A client that was cut off for it
+    /// would come back with the same message, for ever.
+    //= MQTT311-3.3.5-2
+    pub(super) fn hand_over_unretained(
+        &mut self,
+        io: &mut Io<'_, D>,
+        record: PublishRecord<'_>,
+        routed: &Routed,
+        outgoing: Outgoing<'_>,
+    ) -> publish::Handed {
+        if outgoing.refusable && outgoing.qos != QoS::AtMostOnce {
+            self.counts.refused_retained += 1;
+            return publish::Handed::NoRetained;
+        }
+        let record = PublishRecord { retain: false, ..record };
+        let handed = self.hand_over_unless_full(io, record, routed, outgoing);
+        // One that is offered again counts when it is done with.
+        if matches!(handed, publish::Handed::Over { .. }) {
+            self.counts.refused_retained += 1;
+            if let Some(untold) = self.unretained_told.tell(self.now_ms) {
+                let publisher = record.publisher.and_then(|session| self.state.session(session));
+                let client = publisher.map_or("", zzq_engine::Session::client);
+                tracing::info!(
+                    client,
+                    untold,
+                    "a message is not retained: --max-retained, --max-retained-bytes"
+                );
+            }
+        }
+        handed
     }
 
     /// What this lane's topics have before anything changes.

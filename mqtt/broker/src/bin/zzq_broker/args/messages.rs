@@ -21,7 +21,8 @@ pub(crate) struct MessageFlags {
           value_parser = clap::value_parser!(u16).range(23..))]
     pub(crate) max_client_id: u16,
 
-    /// Retained messages; more are refused, those that are there may change [default: any number].
+    /// Retained messages; those that are there may change. More are refused or, where that cannot
+    /// be said (QoS 0, MQTT 3), delivered and not retained [default: any number].
     #[arg(long, value_name = "N")]
     pub(crate) max_retained: Option<usize>,
 
