@@ -68,11 +68,13 @@ pub(crate) struct FetchSeat {
 pub(crate) struct Fetcher(Vec<Sender<Request>>);
 
 /// Where requests are served.
-#[derive(Debug)]
-pub(crate) struct Library<D: Disk> {
+pub(crate) struct Library<D: Disk>(Vec<Desk<D>>);
+
+/// What one thread serves.
+struct Desk<D: Disk> {
     past: Past<D>,
-    /// One for each thread.
-    requests: Vec<Receiver<Request>>,
+    requests: Receiver<Request>,
+    places: Places<D>,
 }
 
 /// One that reads much does not hold up all others.
@@ -82,55 +84,76 @@ const THREADS: usize = 2;
 const IDLE: Duration = Duration::from_secs(1);
 
 /// The two ends of reading back.
-pub(crate) fn library<D: Disk>(past: Past<D>) -> (Fetcher, Library<D>) {
-    let (senders, requests) = (0..THREADS).map(|_| channel()).unzip();
-    (Fetcher(senders), Library { past, requests })
+pub(crate) fn library<D: Disk>(past: &Past<D>) -> (Fetcher, Library<D>) {
+    let (senders, desks) = (0..THREADS)
+        .map(|_| {
+            let (sender, requests) = channel();
+            (sender, Desk { past: past.clone(), requests, places: Places::default() })
+        })
+        .unzip();
+    (Fetcher(senders), Library(desks))
 }
 
 impl<D: Disk> Library<D> {
     /// Serves on threads that end when all seats are gone.
     pub(crate) fn spawn(self) -> io::Result<()> {
-        for requests in self.requests {
-            let past = self.past.clone();
-            let run = move || run(&past, &requests);
-            thread::Builder::new().name("zzq-reader".into()).spawn(run)?;
+        for desk in self.0 {
+            thread::Builder::new().name("zzq-reader".into()).spawn(|| desk.run())?;
         }
         Ok(())
     }
 
     /// Serves one request; false if there is none.
-    pub(crate) fn step(&self) -> bool {
-        let request = self.requests.iter().find_map(|requests| requests.try_recv().ok());
-        request.map(|request| serve(&self.past, request, &mut Places::default())).is_some()
+    pub(crate) fn step(&mut self) -> bool {
+        self.0.iter_mut().any(|desk| {
+            let request = desk.requests.try_recv();
+            request.map(|request| desk.serve(request)).is_ok()
+        })
+    }
+
+    /// What its threads do that have had nothing to do for a while.
+    pub(crate) fn rest(&mut self) {
+        self.0.iter_mut().for_each(|desk| desk.places.clear());
     }
 }
 
-fn run<D: Disk>(past: &Past<D>, requests: &Receiver<Request>) {
-    let mut places = Places::default();
-    loop {
-        match requests.recv_timeout(IDLE) {
-            Ok(request) => serve(past, request, &mut places),
-            Err(RecvTimeoutError::Timeout) => places.clear(),
-            Err(RecvTimeoutError::Disconnected) => return,
+impl<D: Disk> Desk<D> {
+    fn run(mut self) {
+        loop {
+            match self.requests.recv_timeout(IDLE) {
+                Ok(request) => self.serve(request),
+                Err(RecvTimeoutError::Timeout) => self.places.clear(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
         }
+    }
+
+    fn serve(&mut self, Request { what, inbox }: Request) {
+        let fetched = match what {
+            Wanted::Messages { conn, lsns } => {
+                let mut messages = Vec::with_capacity(lsns.len());
+                let error = self.read_all(&lsns, &mut messages).err();
+                Fetched::Messages { conn, messages, error }
+            }
+            Wanted::Queue { session, front } => {
+                Fetched::Queue { session, read: self.past.read_untouched(session, front) }
+            }
+        };
+        inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner).push(fetched);
+        inbox.waker.wake();
+    }
+
+    fn read_all(&mut self, lsns: &[Lsn], messages: &mut Vec<(Lsn, Message)>) -> Result<(), String> {
+        self.past.read_with(&mut self.places, lsns, |lsn, time_ms, record| {
+            let Record::Publish(publish) = record else {
+                return Err(format!("record {lsn} holds no message"));
+            };
+            messages.push((lsn, Message::copy(Content::of(publish, time_ms))));
+            Ok(())
+        })
     }
 }
 
-fn serve<D: Disk>(past: &Past<D>, request: Request, places: &mut Places<D>) {
-    let Request { what, inbox } = request;
-    let fetched = match what {
-        Wanted::Messages { conn, lsns } => {
-            let mut messages = Vec::with_capacity(lsns.len());
-            let error = read_all(past, places, &lsns, &mut messages).err();
-            Fetched::Messages { conn, messages, error }
-        }
-        Wanted::Queue { session, front } => {
-            Fetched::Queue { session, read: past.read_untouched(session, front) }
-        }
-    };
-    inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner).push(fetched);
-    inbox.waker.wake();
-}
 impl Fetcher {
     /// A lane's seat.
     pub(crate) fn seat(&self, waker: LaneWaker) -> FetchSeat {
@@ -162,19 +185,4 @@ impl FetchSeat {
     pub(crate) fn take(&self) -> Vec<Fetched> {
         std::mem::take(&mut *self.inbox.fetched.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-fn read_all<D: Disk>(
-    past: &Past<D>,
-    places: &mut Places<D>,
-    lsns: &[Lsn],
-    messages: &mut Vec<(Lsn, Message)>,
-) -> Result<(), String> {
-    past.read_with(places, lsns, |lsn, time_ms, record| {
-        let Record::Publish(publish) = record else {
-            return Err(format!("record {lsn} holds no message"));
-        };
-        messages.push((lsn, Message::copy(Content::of(publish, time_ms))));
-        Ok(())
-    })
 }

@@ -221,7 +221,7 @@ pub(crate) fn open_log<D: Disk>(
     let log_took = began.elapsed();
     let replay = Replay::measured(records, bytes, log_took);
     let images = Images::new(log.clone(), shelf, cold, replay);
-    let read = images::read_wills(&images.past(), &states, &mut wills);
+    let read = images::read_wills(images.past(), &states, &mut wills);
     read.map_err(|reason| StartError::Damaged { path: path.into(), reason })?;
     progress.step(Step::Routing);
     let last_ms = recovery.last_time_ms;

@@ -262,6 +262,15 @@ impl<D: Disk, C: Clock + Clone + 'static> Stepped<D, C> {
         self.store.as_mut().is_some_and(|store| store.library.step() || store.archive.step())
     }
 
+    /// What those who read the log do when nobody has asked them for a while: they let go the
+    /// places in it that they keep, and with them files that wait to be used again.
+    pub fn readers_rest(&mut self) {
+        if let Some(store) = &mut self.store {
+            store.library.rest();
+            store.archive.let_go();
+        }
+    }
+
     /// How many messages of history were read by their places, and not with all around them.
     pub fn history_by_places(&self) -> u64 {
         self.store.as_ref().map_or(0, |store| store.archive.picked())

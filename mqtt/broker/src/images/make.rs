@@ -196,8 +196,8 @@ impl<D: Disk> Images<D> {
     }
 
     /// The records of the log, and of cold files.
-    pub(crate) fn past(&self) -> Past<D> {
-        self.past.clone()
+    pub(crate) fn past(&self) -> &Past<D> {
+        &self.past
     }
 
     /// The newest one.

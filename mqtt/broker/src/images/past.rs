@@ -86,9 +86,12 @@ impl<D: Disk> Past<D> {
         mut visit: impl FnMut(Lsn, u64, &Record<'_>) -> Result<(), String>,
     ) -> Result<(), String> {
         let mut rest = lsns;
-        let in_log = places.near(&self.log, lsns.first().copied().unwrap_or(Lsn::ZERO));
+        // What is in cold files takes no place. The log begins later meanwhile, never earlier.
+        let begins = self.first_in_log();
+        let in_log = lsns.iter().find(|lsn| **lsn >= begins);
+        let mut in_log = in_log.map(|lsn| places.near(&self.log, *lsn));
         while let Some(&lsn) = rest.first() {
-            if lsn >= self.first_in_log() {
+            if let Some(in_log) = in_log.as_mut().filter(|_| lsn >= self.first_in_log()) {
                 match in_log.read(lsn) {
                     Ok(Some(found)) => {
                         let record = Record::decode(found.kind, found.body);
@@ -190,15 +193,24 @@ impl<D: Disk> Skipping<D> {
     /// The record; `None` if it is not committed yet.
     pub(super) fn read(&mut self, lsn: Lsn) -> Result<Option<ReadRecord<'_>>, ReadError> {
         let lsn = zzq_wal::Lsn::new(lsn.get());
-        if !self.is_near(lsn) {
+        if !self.is_near(lsn) || !self.reads_on_to(lsn)? {
             self.reader = Some(self.log.reader(lsn)?);
         }
         let Some(reader) = &mut self.reader else { return Ok(None) };
+        reader.next_record()
+    }
+
+    /// Passes over what lies in front of a record; false if some of that is not there. Nobody asks
+    /// for it, so it may have been let go.
+    fn reads_on_to(&mut self, lsn: zzq_wal::Lsn) -> Result<bool, ReadError> {
+        let Some(reader) = &mut self.reader else { return Ok(false) };
         while reader.next_lsn() < lsn {
-            if reader.next_record()?.is_none() {
-                return Ok(None);
+            match reader.next_record() {
+                Ok(Some(_)) => {}
+                Ok(None) | Err(ReadError::Trimmed { .. }) => return Ok(false),
+                Err(error) => return Err(error),
             }
         }
-        reader.next_record()
+        Ok(true)
     }
 }

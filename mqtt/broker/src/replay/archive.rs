@@ -135,11 +135,11 @@ impl<D: Disk> Archive<D> {
             self.serve(request);
             return true;
         }
-        self.let_go();
         self.look_ahead()
     }
 
-    fn let_go(&mut self) {
+    /// Lets the files go that are kept for who reads on: nobody has for a while.
+    pub(crate) fn let_go(&mut self) {
         self.open.clear();
         self.places = None;
         self.topics.tidy();

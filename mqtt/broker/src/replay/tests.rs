@@ -330,6 +330,7 @@ fn what_comes_is_the_same_whatever_was_read_before() {
         let first = world.log.first_whole().get();
         assert!(first > 1);
         assert_eq!(world.replay("+/b", 1, 0, 50).0, world.expected("+/b", first, 0));
+        world.archive.let_go();
         while world.archive.step() {}
         assert_eq!(world.indexed(), world.closed(), "those of what is gone are, too");
     }

@@ -70,6 +70,43 @@ fn what_waits_for_a_guest_outlives_its_segment() {
     }
 }
 
+/// Whoever reads a queue back goes on where it was. What lies between was let go meanwhile, more
+/// than one segment of it: a client was cut off for messages that were there.
+#[test]
+fn who_reads_on_passes_over_what_was_let_go() {
+    for lanes in [1, 2] {
+        let mut setup = Setup { lanes, ..Setup::new(ProtocolVersion::V5) };
+        setup.options.limits.max_cached_bytes_total = 0;
+        let mut world = setup.start();
+        let mut slow = world.call(&Hello { window: Some(1), ..Hello::guest("slow") });
+        assert_eq!(slow.got(), ["CONNACK"]);
+        world.subscribe(&mut slow, "t", AtLeastOnce);
+        let mut publisher = world.guest("publisher");
+        for payload in ["1", "2"] {
+            world.publish(&mut publisher, Line::new("t", payload, AtLeastOnce, 1));
+        }
+        world.settle();
+        assert_eq!(slow.got(), ["t=1 q1 #1"]);
+        slow.ack(AckKind::PubAck, 1);
+        world.settle();
+        assert_eq!(slow.got(), ["t=2 q1 #2"]);
+        let filler = "x".repeat(20_000);
+        // As far as it pays to read and throw away.
+        for _ in 0..5 {
+            for id in 1..=45 {
+                world.publish(&mut publisher, Line::new("nobody", &filler, AtLeastOnce, id));
+            }
+            world.image();
+        }
+        let first = world.log().first_whole().get();
+        assert!(first > 100, "{lanes} lanes: the log begins with {first}");
+        world.publish(&mut publisher, Line::new("t", "3", AtLeastOnce, 1));
+        slow.ack(AckKind::PubAck, 2);
+        world.settle();
+        assert_eq!(slow.got(), ["t=3 q1 #3"], "{lanes} lanes");
+    }
+}
+
 /// A broker with two images and a cold file, and much behind them that another image lets go:
 /// messages for a session that is away and retained ones in each part.
 fn with_a_past(version: ProtocolVersion) -> World {
