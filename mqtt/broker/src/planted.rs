@@ -74,6 +74,8 @@ pub enum Bug {
     NobodyLetIn,
     /// What an ended member leaves to its group goes to nobody.
     OrphansKept,
+    /// What waits for sessions that no image has is let go with the log.
+    NeedsUnnamed,
 }
 
 #[cfg(not(feature = "planted-bugs"))]
