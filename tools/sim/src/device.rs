@@ -1,6 +1,8 @@
 //! The disk as a device: writes take their time and come back in any order, some fail, space ends.
 //!
-//! Owns: when each write in flight comes back. Does not know: what is written.
+//! Owns: when each write in flight comes back. Does not know: what is written. It never lies about
+//! a flush: of the last groups before a crash nobody could tell whether they were lost or never
+//! written. That the log finds such lies is for its own tests.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -49,6 +49,9 @@ pub struct Plan {
     /// At a start, queues of clients that are away stay in the image if their first entry there
     /// has so many bytes.
     pub leaves_from: usize,
+    /// Once in so many times that time goes on, readers of the log have had nothing to do for long
+    /// enough to let go the places in it that they keep.
+    pub readers_rest: u64,
     /// There are files of others in the broker's directory.
     pub has_strangers: bool,
     /// Bytes of the disk, if it is small enough to become full of what is kept.
@@ -141,6 +144,7 @@ impl Plan {
                 ..Faults::new(&mut chance)
             },
             leaves_from: *images.pick(&[0, 0, 40, usize::MAX]),
+            readers_rest: *Chance::new(seed, "how often readers rest").pick(&[1, 20, 200]),
             has_strangers: !in_memory && Chance::new(seed, "strangers").once_in(4),
             disk_bytes: None,
             write_ms: *chance.pick(&[1, 10, 60, 200]),
@@ -161,6 +165,7 @@ impl Plan {
         plan.draw_guests(seed);
         plan.draw_joining(seed);
         plan.draw_holding_up(seed);
+        plan.draw_sluggards(seed);
         plan
     }
 
@@ -284,6 +289,42 @@ impl Plan {
             cut: 500,
             lane_sleeps: if self.in_memory { 3 } else { 6 },
             sleep_ms: *holding.pick(if self.in_memory { &[120, 300] } else { &[40, 120] }),
+            ..self.faults
+        };
+    }
+
+    /// Somebody takes little at a time of much that is published, and the log is let go meanwhile:
+    /// what waits for a session that no image has is needed all the same, and memory keeps none of
+    /// it. It is there for long, and nothing else excuses that it is cut off.
+    fn draw_sluggards(&mut self, seed: u64) {
+        let mut sluggards = Chance::new(seed, "sluggards");
+        let is_other = self.holds_up || self.runs_far_ahead() || self.is_limited();
+        if self.in_memory || self.retains() || is_other || !sluggards.once_in(3) {
+            return;
+        }
+        for client in self.clients.iter_mut().filter(|client| !client.joins) {
+            client.large = 4;
+        }
+        self.operations *= 3;
+        for _ in 0..sluggards.within(1, 3) {
+            self.clients.push(ClientPlan::of_sluggard(&mut sluggards));
+        }
+        self.options.limits.max_cached_bytes_total = 0;
+        self.group_size = 32 * 1024;
+        self.disk_bytes = None;
+        self.readers_rest = 200;
+        self.faults = Faults {
+            kill: 2000,
+            power_cut: 0,
+            power_cut_at_operation: 0,
+            stop: 0,
+            cut: 500,
+            write_fails: 0,
+            step_fails: 0,
+            disk_full: 0,
+            disk_read_only: 0,
+            image: 25,
+            in_image: 0,
             ..self.faults
         };
     }

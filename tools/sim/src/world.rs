@@ -54,6 +54,7 @@ pub struct World {
     repeated: Chance,
     copies: Chance,
     damages: Chance,
+    readers: Chance,
     /// A copy is being made.
     copying: bool,
     amid: Chance,
@@ -211,6 +212,7 @@ impl World {
             repeated: Chance::new(seed, "behind a repeat"),
             copies: Chance::new(seed, "copies"),
             damages: Chance::new(seed, "damage"),
+            readers: Chance::new(seed, "when readers rest"),
             copying: false,
             amid: Chance::new(seed, "amid an image"),
             imaging: false,
@@ -369,9 +371,18 @@ impl World {
         let next = next.min(now + 50);
         self.clock.advance_to(to.unwrap_or(next));
         (self.helper_waits, self.log_waits) = (true, true);
+        self.let_readers_rest();
         if self.space_comes_at.is_some_and(|at| at <= self.now()) {
             self.space_comes_at = None;
             self.node.device.heal(&mut self.coverage);
+        }
+    }
+
+    /// Readers that nobody has asked for a while let go the places in the log that they keep.
+    fn let_readers_rest(&mut self) {
+        let rests = self.readers.once_in(self.plan.readers_rest);
+        if let Some(broker) = self.node.broker.as_mut().filter(|_| rests) {
+            broker.readers_rest();
         }
     }
 

@@ -243,6 +243,22 @@ impl ClientPlan {
         }
     }
 
+    /// One that takes all that is published above QoS 0, few messages at a time, and answers late,
+    /// or does not read for long and then takes what it has missed. Its session ends with its
+    /// connection, so no image has it: what waits for it grows old.
+    pub(super) fn of_sluggard(chance: &mut Chance) -> Self {
+        let (answers, is_deaf, rests) = *chance.pick(&[(5, 0, 40), (20, 0, 40), (80, 1, 0)]);
+        Self {
+            keeps: Keeps::Never,
+            window: *chance.pick(&[1, 3]),
+            weights: [0, 1, 0, 0, 0, 0, answers, is_deaf, rests],
+            pause_ms: 40,
+            late_answer: 2,
+            holds: true,
+            ..Self::PLAIN
+        }
+    }
+
     /// One that asks for nothing that a log has to hold, and comes often.
     pub(super) fn without_log(chance: &mut Chance) -> Self {
         Self {

@@ -35,6 +35,10 @@ impl World {
             self.helper_waits = true;
             self.settle();
         }
+        // Nobody has read for a while.
+        self.node.broker.iter_mut().for_each(Broker::readers_rest);
+        self.helper_waits = true;
+        self.settle();
         let Some(log) = self.node.broker.as_ref().and_then(Broker::log) else { return };
         let found = needless(&self.node.device.disk, log, retain.bytes.unwrap_or(0));
         if let Ok((segments, cold)) = found {
