@@ -65,6 +65,8 @@ impl Stage {
         setup.options.log = case.log;
         setup.options.limits.max_inflight = case.window;
         setup.options.limits.max_queued_messages = case.queued_most;
+        // A hold begins behind what comes together.
+        setup.options.limits.max_hold = std::time::Duration::ZERO;
         let mut world = setup.start();
         let mut publisher = world.guest("publisher");
         world.subscribe(&mut publisher, "t", AtLeastOnce);
