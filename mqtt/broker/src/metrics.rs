@@ -12,6 +12,8 @@ use zzq_lanes::{CloseReason, ListenerStats};
 use zzq_lanes::{HandshakeFault, TlsStats};
 use zzq_types::ReasonCode;
 
+use crate::hooks::Dropped;
+
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// The numbers of one lane, or their sums.
@@ -92,13 +94,20 @@ impl Counts {
     }
 
     /// Messages dropped so far, for whatever reason.
-    pub const fn dropped(&self) -> u64 {
-        self.dropped_slow
-            + self.dropped_large
-            + self.expired
-            + self.dropped_full
-            + self.dropped_ended
-            + self.dropped_denied
+    pub fn dropped(&self) -> u64 {
+        self.drops().iter().map(|(_, count)| count).sum()
+    }
+
+    /// The same by the reason.
+    pub(crate) const fn drops(&self) -> [(Dropped, u64); 6] {
+        [
+            (Dropped::SlowReceiver, self.dropped_slow),
+            (Dropped::TooLarge, self.dropped_large),
+            (Dropped::Expired, self.expired),
+            (Dropped::QueueFull, self.dropped_full),
+            (Dropped::SessionEnded, self.dropped_ended),
+            (Dropped::Denied, self.dropped_denied),
+        ]
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use zzq_types::rfc3339;
 
+use crate::hooks::Dropped;
 use crate::load::Loads;
 use crate::metrics::{Counts, ImageCounts};
 
@@ -137,11 +138,6 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
         ("publish/bytes/received", counts.payload_in),
         ("publish/bytes/sent", counts.payload_out),
         ("publish/messages/dropped", counts.dropped()),
-        ("publish/messages/dropped/slow-receiver", counts.dropped_slow),
-        ("publish/messages/dropped/too-large", counts.dropped_large),
-        ("publish/messages/dropped/queue-full", counts.dropped_full),
-        ("publish/messages/dropped/session-ended", counts.dropped_ended),
-        ("publish/messages/dropped/denied", counts.dropped_denied),
         ("clients/ended/queue-full", counts.ended_full),
         ("publish/messages/expired", counts.expired),
         ("publish/messages/refused", counts.refused_quota),
@@ -164,6 +160,11 @@ pub(crate) fn topics(status: &Status, visit: &mut dyn FnMut(&str, &str)) {
     ];
     for (name, value) in numbers {
         visit(&format!("$SYS/broker/{name}"), &value.to_string());
+    }
+    // What expired stands beside them.
+    for (why, count) in counts.drops().into_iter().filter(|(why, _)| *why != Dropped::Expired) {
+        let topic = format!("$SYS/broker/publish/messages/dropped/{}", why.name());
+        visit(&topic, &count.to_string());
     }
     status.loads.each(|name, value| {
         visit(&format!("$SYS/broker/load/{name}"), &format!("{value:.2}"));
@@ -188,12 +189,6 @@ fn store_topics(counts: &Counts, store: &StoreStatus, visit: &mut dyn FnMut(&str
         ("groups/count", counts.groups),
         ("acknowledgements/held", counts.held_answers),
         ("messages/dropped", counts.dropped()),
-        ("messages/dropped/queue-full", counts.dropped_full),
-        ("messages/dropped/session-ended", counts.dropped_ended),
-        ("messages/dropped/expired", counts.expired),
-        ("messages/dropped/slow-receiver", counts.dropped_slow),
-        ("messages/dropped/too-large", counts.dropped_large),
-        ("messages/dropped/denied", counts.dropped_denied),
         ("records", counts.records),
         ("snapshot/offset", offset),
         ("snapshot/bytes", bytes),
@@ -202,6 +197,10 @@ fn store_topics(counts: &Counts, store: &StoreStatus, visit: &mut dyn FnMut(&str
     ];
     for (name, value) in numbers {
         visit(&format!("$SYS/broker/store/{name}"), &value.to_string());
+    }
+    for (why, count) in counts.drops() {
+        let topic = format!("$SYS/broker/store/messages/dropped/{}", why.name());
+        visit(&topic, &count.to_string());
     }
     let Recent { group_records, commit_ms, commit_us, write_us, write_longest_us } = store.recent;
     visit("$SYS/broker/store/groups/records", &format!("{group_records:.2}"));

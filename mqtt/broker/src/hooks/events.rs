@@ -103,6 +103,20 @@ pub enum Dropped {
     Denied,
 }
 
+impl Dropped {
+    /// Its name among the `$SYS` topics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::SlowReceiver => "slow-receiver",
+            Self::TooLarge => "too-large",
+            Self::Expired => "expired",
+            Self::QueueFull => "queue-full",
+            Self::SessionEnded => "session-ended",
+            Self::Denied => "denied",
+        }
+    }
+}
+
 /// The broker's end.
 #[derive(Clone)]
 pub struct EventSink {

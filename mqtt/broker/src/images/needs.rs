@@ -31,7 +31,7 @@ pub(super) struct Needs {
 
 impl Needs {
     /// For entries that name records of these segments; those below `old_below` are old, but for
-    /// `late` ones, ascending, which are in the log. What is is `decided` must be there, too.
+    /// `late` ones, ascending, which are in the log. What is `decided` must be there, too.
     pub(super) fn new(
         segments: Vec<KeptSegment>,
         old_below: Lsn,

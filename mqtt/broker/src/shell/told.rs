@@ -6,32 +6,11 @@ use zzq_lanes::ConnId;
 use zzq_wal::disk::Disk;
 
 use super::Shell;
-use crate::hooks::{Client, Dropped, Event};
-use crate::metrics::Counts;
+use crate::hooks::{Client, Event};
 
 /// How much of what was dropped the application knows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told([u64; REASONS.len()]);
-
-const REASONS: [Dropped; 6] = [
-    Dropped::SlowReceiver,
-    Dropped::TooLarge,
-    Dropped::Expired,
-    Dropped::QueueFull,
-    Dropped::SessionEnded,
-    Dropped::Denied,
-];
-
-const fn dropped(counts: &Counts) -> [u64; REASONS.len()] {
-    [
-        counts.dropped_slow,
-        counts.dropped_large,
-        counts.expired,
-        counts.dropped_full,
-        counts.dropped_ended,
-        counts.dropped_denied,
-    ]
-}
+pub(super) struct Told([u64; 6]);
 
 impl<D: Disk> Shell<D> {
     /// Tells something about the client of a connection.
@@ -54,9 +33,9 @@ impl<D: Disk> Shell<D> {
         if self.shared.hooks.events.is_none() {
             return;
         }
-        let now = dropped(&self.counts);
-        let before = std::mem::replace(&mut self.told.0, now);
-        for ((why, now), before) in REASONS.into_iter().zip(now).zip(before) {
+        let drops = self.counts.drops();
+        let before = std::mem::replace(&mut self.told.0, drops.map(|(_, now)| now));
+        for ((why, now), before) in drops.into_iter().zip(before) {
             if now > before {
                 self.tell_event(Event::Dropped { why, count: now - before });
             }
