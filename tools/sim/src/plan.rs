@@ -215,16 +215,7 @@ impl Plan {
         (self.faults.lane_sleeps, self.faults.sleep_ms) = sleeps;
         self.write_ms = *joining.pick(&[10, 200, 200]);
         if joining.once_in(2) {
-            // Where much is lost little is owed.
-            self.faults = Faults {
-                kill: 2000,
-                power_cut: 2000,
-                power_cut_at_operation: 0,
-                stop: 0,
-                cut: 500,
-                sleep_ms: 150,
-                ..self.faults
-            };
+            self.faults = Faults { sleep_ms: 150, ..self.faults.rare() };
         }
     }
 
@@ -281,15 +272,10 @@ impl Plan {
             }
         }
         self.faults = Faults {
-            kill: 2000,
-            power_cut: 2000,
-            power_cut_at_operation: 0,
             behind_delivery: 0,
-            stop: 0,
-            cut: 500,
             lane_sleeps: if self.in_memory { 3 } else { 6 },
             sleep_ms: *holding.pick(if self.in_memory { &[120, 300] } else { &[40, 120] }),
-            ..self.faults
+            ..self.faults.rare()
         };
     }
 
@@ -313,20 +299,8 @@ impl Plan {
         self.group_size = 32 * 1024;
         self.disk_bytes = None;
         self.readers_rest = 200;
-        self.faults = Faults {
-            kill: 2000,
-            power_cut: 0,
-            power_cut_at_operation: 0,
-            stop: 0,
-            cut: 500,
-            write_fails: 0,
-            step_fails: 0,
-            disk_full: 0,
-            disk_read_only: 0,
-            image: 25,
-            in_image: 0,
-            ..self.faults
-        };
+        let faults = self.faults.rare().with_a_sound_disk();
+        self.faults = Faults { power_cut: 0, image: 25, in_image: 0, ..faults };
     }
 
     /// What comes before it is durable is not answered at once, and then the power goes: what a
@@ -377,18 +351,9 @@ impl Plan {
         self.weather = Weather { delay_ms: 1, late_once_in: 0, room: 65_536, piece: 1 << 16 };
         self.disk_bytes = None;
         self.faults = Faults {
-            kill: 2000,
-            power_cut: 2000,
-            power_cut_at_operation: 0,
             behind_delivery: if pauses { 8 } else { 4 },
-            stop: 0,
-            cut: 500,
-            write_fails: 0,
-            step_fails: 0,
-            disk_full: 0,
-            disk_read_only: 0,
             lane_sleeps: 0,
-            ..self.faults
+            ..self.faults.rare().with_a_sound_disk()
         };
     }
 

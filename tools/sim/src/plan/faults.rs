@@ -36,14 +36,21 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// Few ends of brokers and connections: where much is lost little is owed.
+    pub(super) const fn rare(self) -> Self {
+        let (kill, power_cut, cut) = (2000, 2000, 500);
+        Self { kill, power_cut, power_cut_at_operation: 0, stop: 0, cut, ..self }
+    }
+
+    /// None of those of a disk that refuses something.
+    pub(super) const fn with_a_sound_disk(self) -> Self {
+        Self { write_fails: 0, step_fails: 0, disk_full: 0, disk_read_only: 0, ..self }
+    }
+
     /// Those that there are without a disk.
     pub(super) const fn without_a_disk(self) -> Self {
         Self {
             power_cut_at_operation: 0,
-            write_fails: 0,
-            step_fails: 0,
-            disk_full: 0,
-            disk_read_only: 0,
             in_recovery: 0,
             image: 0,
             in_image: 0,
@@ -51,7 +58,7 @@ impl Faults {
             damage: 0,
             copy: 0,
             behind_delivery: 0,
-            ..self
+            ..self.with_a_sound_disk()
         }
     }
 
