@@ -114,17 +114,17 @@ fn exchange(client: &mut ClientConnection, mem: &MemPeer) -> io::Result<Vec<u8>>
     Ok(plain)
 }
 
-/// A session behind its handshake, and its client.
-struct Pair {
+/// A session behind its handshake.
+struct Served {
     driver: MemDriver,
     mem: MemPeer,
     session: Session,
-    client: ClientConnection,
     scratch: Vec<u8>,
 }
 
-impl Pair {
-    fn new(version: &'static SupportedProtocolVersion, records: u64) -> Self {
+impl Served {
+    /// With its client.
+    fn new(version: &'static SupportedProtocolVersion, records: u64) -> (Self, ClientConnection) {
         let (server, config) = settings(version, records);
         let (mut driver, conn) = (MemDriver::default(), ConnId { index: 0, generation: 0 });
         let mem = driver.connect();
@@ -135,19 +135,19 @@ impl Pair {
         let mut session = Session::new(server);
         session.begin(conn, Millis::default());
         let name = ServerName::try_from("localhost").unwrap();
-        let client = ClientConnection::new(config, name).unwrap();
+        let mut client = ClientConnection::new(config, name).unwrap();
         let scratch = vec![0; 64 << 10];
-        let mut pair = Self { driver, mem, session, client, scratch };
+        let mut open = Self { driver, mem, session, scratch };
         loop {
-            assert_eq!(exchange(&mut pair.client, &pair.mem).unwrap(), b"");
-            match pair.session.step(&mut pair.driver, &mut pair.scratch) {
+            assert_eq!(exchange(&mut client, &open.mem).unwrap(), b"");
+            match open.session.step(&mut open.driver, &mut open.scratch) {
                 Step::Done(_) => break,
                 Step::More | Step::Waits => {}
                 failed @ Step::Failed(..) => panic!("{failed:?}"),
             }
         }
-        assert_eq!(exchange(&mut pair.client, &pair.mem).unwrap(), b"");
-        pair
+        assert_eq!(exchange(&mut client, &open.mem).unwrap(), b"");
+        (open, client)
     }
 
     fn read(&mut self) -> Read {
@@ -195,17 +195,16 @@ const BEGIN: [u8; 5] = [24, 0, 0xff, 0xff, 0];
 #[test]
 fn a_message_without_end_behind_the_handshake_takes_bounded_memory() {
     for version in VERSIONS {
-        let Pair { driver, mem, session, client, scratch } = Pair::new(version, 1 << 24);
+        let (mut served, client) = Served::new(version, 1 << 24);
         let mut forger = Forger::new(client);
-        let mut pair = Pair { driver, mem, session, scratch, client: idle() };
-        pair.mem.send(&forger.record(ContentType::Handshake, &BEGIN));
+        served.mem.send(&forger.record(ContentType::Handshake, &BEGIN));
         let mut sent = 0;
         let failed = loop {
-            pair.mem.send(&forger.record(ContentType::Handshake, &[0; 8000]));
+            served.mem.send(&forger.record(ContentType::Handshake, &[0; 8000]));
             sent += 8000;
             assert!(sent < 1 << 20, "nobody refuses it");
-            assert!(pair.session.held() < 128 << 10, "{} bytes are kept", pair.session.held());
-            match pair.read() {
+            assert!(served.session.held() < 128 << 10, "{} bytes are kept", served.session.held());
+            match served.read() {
                 Read::Bytes(0, _) | Read::Blocked => {}
                 read => break read,
             }
@@ -215,20 +214,13 @@ fn a_message_without_end_behind_the_handshake_takes_bounded_memory() {
     }
 }
 
-/// A client that says nothing, where another's keys are used.
-fn idle() -> ClientConnection {
-    let name = ServerName::try_from("localhost").unwrap();
-    ClientConnection::new(settings(&TLS13, 1 << 24).1, name).unwrap()
-}
-
 #[test]
 fn keys_that_are_used_up_behind_half_a_message_fail_the_connection() {
-    let Pair { driver, mem, session, client, scratch } = Pair::new(&TLS13, 100);
+    let (mut served, client) = Served::new(&TLS13, 100);
     let mut forger = Forger::new(client);
-    let mut pair = Pair { driver, mem, session, scratch, client: idle() };
-    pair.mem.send(&forger.record(ContentType::Handshake, &BEGIN));
-    assert!(!matches!(pair.read(), Read::Failed(_)));
-    let failed = (0..200).find_map(|_| match pair.write(b"x") {
+    served.mem.send(&forger.record(ContentType::Handshake, &BEGIN));
+    assert!(!matches!(served.read(), Read::Failed(_)));
+    let failed = (0..200).find_map(|_| match served.write(b"x") {
         Write::Took(count) => {
             assert_eq!(count, 1);
             None
@@ -237,24 +229,24 @@ fn keys_that_are_used_up_behind_half_a_message_fail_the_connection() {
     });
     assert_eq!(failed, Some(io::ErrorKind::InvalidData));
     // It is over: what comes is not looked at, and nothing more is sent.
-    pair.mem.send(&forger.record(ContentType::Handshake, &[0; 100]));
-    assert!(matches!(pair.read(), Read::Failed(io::ErrorKind::InvalidData)));
-    assert!(matches!(pair.write(b"x"), Write::Failed(_)));
+    served.mem.send(&forger.record(ContentType::Handshake, &[0; 100]));
+    assert!(matches!(served.read(), Read::Failed(io::ErrorKind::InvalidData)));
+    assert!(matches!(served.write(b"x"), Write::Failed(_)));
 }
 
 /// In TLS 1.3 others follow. In TLS 1.2 nothing counts as sent that is not.
 #[test]
 fn keys_that_are_used_up_lose_nothing() {
     for version in VERSIONS {
-        let mut pair = Pair::new(version, 100);
+        let (mut served, mut client) = Served::new(version, 100);
         let (mut sent, mut came, mut failed) = (0, 0, None);
         while sent < 40_000 && failed.is_none() {
-            match pair.write(&[7; 100]) {
+            match served.write(&[7; 100]) {
                 Write::Took(count) => sent += count,
                 Write::Failed(kind) => failed = Some(kind),
             }
-            came += exchange(&mut pair.client, &pair.mem).unwrap().len();
-            while !matches!(pair.read(), Read::Blocked) {}
+            came += exchange(&mut client, &served.mem).unwrap().len();
+            while !matches!(served.read(), Read::Blocked) {}
         }
         assert_eq!(came, sent, "{:?}", version.version);
         if version.version == ProtocolVersion::TLSv1_2 {
@@ -269,16 +261,15 @@ fn keys_that_are_used_up_lose_nothing() {
 #[test]
 fn what_comes_behind_the_own_end_is_thrown_away() {
     for version in VERSIONS {
-        let Pair { driver, mem, session, client, scratch } = Pair::new(version, 1 << 24);
-        let mut pair = Pair { driver, mem, session, scratch, client: idle() };
+        let (mut served, client) = Served::new(version, 1 << 24);
         let mut record = Forger::new(client).record(ContentType::ApplicationData, b"late");
-        pair.session.shut(&mut pair.driver);
+        served.session.shut(&mut served.driver);
         *record.last_mut().unwrap() ^= 1;
-        pair.mem.send(&record);
-        let read = pair.read();
+        served.mem.send(&record);
+        let read = served.read();
         assert!(matches!(read, Read::Bytes(count, _) if count == record.len()), "{read:?}");
-        pair.mem.finish();
-        assert!(matches!(pair.read(), Read::Ended));
+        served.mem.finish();
+        assert!(matches!(served.read(), Read::Ended));
     }
 }
 
