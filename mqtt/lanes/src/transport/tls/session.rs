@@ -31,8 +31,8 @@ const RECORD_MOST: usize = 16 << 10;
 const SEAL_AT_ONCE: usize = 32 << 10;
 /// Plaintext that one write takes at most; the rest is for the next turn.
 const WRITE_MOST: usize = 256 << 10;
-/// Reads from the socket for one of the lane, which take more than one only where a record is not
-/// complete.
+/// Reads from the socket for one of the lane, which take more than one only where what comes has
+/// nothing for it: a record that is not complete, or is empty.
 const READS: usize = 8;
 /// Bytes that a client may take for its handshake: rustls takes messages of 64 KiB, and none comes
 /// near that but a chain of certificates.
@@ -184,6 +184,7 @@ impl Session {
 
     /// One step of the handshake: what one read gives.
     pub(super) fn step<D: Driver>(&mut self, driver: &mut D, scratch: &mut [u8]) -> Step {
+        assert!(self.early.is_empty(), "a handshake has read more than it took");
         let more = match driver.read(self.conn, &mut scratch[..HANDSHAKE_PIECE]) {
             Read::Bytes(count, more) => {
                 self.received += count;
@@ -193,6 +194,9 @@ impl Session {
                 self.feed(&scratch[..count], &mut []);
                 self.flush_late(driver);
                 more || self.hangup || self.breaks
+            }
+            Read::Blocked if self.breaks => {
+                return Step::Failed(HandshakeFault::Gone, false, "its socket broke".to_owned());
             }
             Read::Blocked => return Step::Waits,
             Read::Ended => {
@@ -303,14 +307,18 @@ impl Session {
             self.flush_late(driver);
             return Read::Bytes(given, true);
         }
+        let mut left = scratch.len();
         for _ in 0..READS {
+            if left == 0 {
+                break;
+            }
             if self.fatal.is_some() {
                 return Read::Failed(self.fault());
             }
             if self.ended {
                 return Read::Ended;
             }
-            let (count, more) = match driver.read(self.conn, &mut scratch[..most]) {
+            let (count, more) = match driver.read(self.conn, &mut scratch[..most.min(left)]) {
                 Read::Bytes(count, more) => (count, more),
                 // Without a close_notify: that is an end as any other, as it is for brokers.
                 Read::Ended => {
@@ -319,6 +327,7 @@ impl Session {
                 }
                 other => return other,
             };
+            left -= count;
             let given = self.feed(&scratch[..count], into);
             self.flush_late(driver);
             if given > 0 {
@@ -387,10 +396,12 @@ impl Session {
         slots[..pieces.len()].copy_from_slice(pieces);
         let mut left = &mut slots[..pieces.len()];
         IoSlice::advance_slices(&mut left, skip);
+        let total: usize = left.iter().map(|piece| piece.len()).sum();
         match tls.writer().write_vectored(left) {
-            // Its keys are used up, and a message of the peer whose end is not here is in the way
-            // of others.
-            Ok(0) => {
+            // It ends at a record, and neither with the bytes nor where it is full, which a begin
+            // of a record puts elsewhere: its keys are used up, and a message of the peer whose end
+            // is not here is in the way of others.
+            Ok(sealed) if sealed < total.min(SEAL_AT_ONCE) && sealed % RECORD_MOST == 0 => {
                 self.fatal = Some(Error::PeerMisbehaved(KeyEpochWithPendingFragment));
                 Err(ErrorKind::InvalidData)
             }
@@ -405,17 +416,17 @@ impl Session {
 
     /// Sends records that wait. True: none is left.
     fn flush<D: Driver>(&mut self, driver: &mut D) -> Result<bool, ErrorKind> {
-        if let Some(kind) = self.broken {
-            return Err(kind);
+        let flushed = match self.broken {
+            Some(kind) => Err(kind),
+            None => self.try_flush(driver),
+        };
+        if let Err(kind) = flushed {
+            self.broken = Some(kind);
+            self.unsent = 0;
         }
-        let flushed = self.try_flush(driver);
-        match flushed {
-            Err(kind) => {
-                self.broken = Some(kind);
-                self.unsent = 0;
-            }
-            Ok(true) if std::mem::take(&mut self.shuts) => driver.shut(self.conn),
-            Ok(_) => {}
+        // Nor does anything follow where it fails.
+        if flushed != Ok(false) && std::mem::take(&mut self.shuts) {
+            driver.shut(self.conn);
         }
         flushed
     }
@@ -467,9 +478,7 @@ impl Session {
             self.stage = Stage::Shut;
         }
         self.shuts = true;
-        if self.flush(driver).is_err() {
-            driver.shut(self.conn);
-        }
+        self.flush_late(driver);
     }
 
     /// What the driver that gives it away had taken of it.

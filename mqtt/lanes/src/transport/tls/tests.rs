@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     driver::{
-        Driver, Event, Read, Rest, Write,
+        Driver, Event, Read, Ready, Rest, Write,
         mem::{MemDriver, MemPeer},
     },
     id::{ConnId, ListenerId},
@@ -216,22 +216,46 @@ fn a_message_without_end_behind_the_handshake_takes_bounded_memory() {
 
 #[test]
 fn keys_that_are_used_up_behind_half_a_message_fail_the_connection() {
-    let (mut served, client) = Served::new(&TLS13, 100);
-    let mut forger = Forger::new(client);
-    served.mem.send(&forger.record(ContentType::Handshake, &BEGIN));
-    assert!(!matches!(served.read(), Read::Failed(_)));
-    let failed = (0..200).find_map(|_| match served.write(b"x") {
-        Write::Took(count) => {
-            assert_eq!(count, 1);
-            None
+    // They end between writes, and within them, which the records before decide.
+    for (length, before) in [(1, 0), (16 << 10, 0), ((16 << 10) + 1, 0), ((16 << 10) + 1, 1)] {
+        let (mut served, client) = Served::new(&TLS13, 100);
+        let mut forger = Forger::new(client);
+        served.mem.send(&forger.record(ContentType::Handshake, &BEGIN));
+        assert!(!matches!(served.read(), Read::Failed(_)));
+        if before > 0 {
+            assert!(matches!(served.write(&vec![7; before]), Write::Took(_)));
         }
-        Write::Failed(kind) => Some(kind),
-    });
-    assert_eq!(failed, Some(io::ErrorKind::InvalidData));
-    // It is over: what comes is not looked at, and nothing more is sent.
-    served.mem.send(&forger.record(ContentType::Handshake, &[0; 100]));
-    assert!(matches!(served.read(), Read::Failed(io::ErrorKind::InvalidData)));
-    assert!(matches!(served.write(b"x"), Write::Failed(_)));
+        let bytes = vec![7; length];
+        let failed = (0..200).find_map(|_| match served.write(&bytes) {
+            Write::Took(count) => {
+                served.mem.receive();
+                assert_eq!(count, length);
+                None
+            }
+            Write::Failed(kind) => Some(kind),
+        });
+        assert_eq!(failed, Some(io::ErrorKind::InvalidData));
+        // It is over: what comes is not looked at, and nothing more is sent.
+        served.mem.send(&forger.record(ContentType::Handshake, &[0; 100]));
+        assert!(matches!(served.read(), Read::Failed(io::ErrorKind::InvalidData)));
+        assert!(matches!(served.write(&bytes), Write::Failed(_)));
+    }
+}
+
+#[test]
+fn records_without_content_take_one_read_of_a_turn() {
+    for version in VERSIONS {
+        let (mut served, client) = Served::new(version, 1 << 24);
+        let mut forger = Forger::new(client);
+        let all: Vec<u8> =
+            (0..20_000).flat_map(|_| forger.record(ContentType::ApplicationData, b"")).collect();
+        served.mem.send(&all);
+        let read =
+            served.session.read(&mut served.driver, &mut vec![0; 64 << 10], &mut served.scratch);
+        assert!(matches!(read, Read::Bytes(0, true)), "{read:?}");
+        let left = served.mem.unread();
+        assert_eq!(all.len() - left, served.scratch.len(), "{:?}", version.version);
+    }
 }
 
 /// In TLS 1.3 others follow. In TLS 1.2 nothing counts as sent that is not.
@@ -271,6 +295,17 @@ fn what_comes_behind_the_own_end_is_thrown_away() {
         served.mem.finish();
         assert!(matches!(served.read(), Read::Ended));
     }
+}
+
+#[test]
+fn an_end_that_cannot_be_sent_is_still_an_end() {
+    let (mut served, _) = Served::new(&TLS13, 1 << 24);
+    served.mem.set_window(0);
+    served.session.shut(&mut served.driver);
+    assert!(served.session.waits_for_room() && !served.mem.is_ended());
+    served.mem.reset();
+    served.session.flush_late(&mut served.driver);
+    assert!(!served.session.waits_for_room() && served.mem.is_ended());
 }
 
 /// A lane's driver, and its clients by their places.
@@ -369,4 +404,17 @@ fn handshakes_in_small_pieces_do_not_keep_others_from_beginning() {
     crowd.turn();
     assert!(!crowd.clients[0].1.is_handshaking());
     assert_eq!(crowd.server.stats().failed(HandshakeFault::NotTls), 0);
+}
+
+#[test]
+fn a_handshake_whose_socket_breaks_has_failed() {
+    let mut crowd = Crowd::new();
+    crowd.join(1);
+    crowd.clients[0].0.send(&[22]);
+    crowd.turn();
+    let (conn, ready) = (id(0), Ready { broken: true, ..Ready::default() });
+    crowd.secured.driver_mut().inject(Event::Ready { conn, ready });
+    let broken = |event: &Event<_>| matches!(event, Event::Ready { ready, .. } if ready.broken);
+    assert!(crowd.turn().iter().any(broken));
+    assert_eq!(crowd.server.stats().failed(HandshakeFault::Gone), 1);
 }
