@@ -165,6 +165,8 @@ impl<D: Disk> Work<'_, D> {
         let ControlFlow::Continue(settled) = self.settled() else {
             return ControlFlow::Break(());
         };
+        // Nothing is let go where not all have said what they need.
+        let settled = settled.unwrap_or_default();
         let limit = Limit::new(self.bell);
         match self.images.make(&settled, &|bytes| limit.count(bytes)) {
             Ok(Some(made)) => tell(self.shared, &made, limit.began.elapsed()),
@@ -174,19 +176,18 @@ impl<D: Disk> Work<'_, D> {
         ControlFlow::Continue(())
     }
 
-    /// What the lanes say; nothing, so that nothing is let go, if one does not in time. `Break`:
-    /// the thread is to stop.
-    fn settled(&self) -> ControlFlow<(), Settled> {
+    /// What the lanes say, unless one does not in time. `Break`: the thread is to stop.
+    fn settled(&self) -> ControlFlow<(), Option<Settled>> {
         let (standing, asked) = (&self.shared.standing, Instant::now());
         let question = standing.ask();
         standing.wake();
         loop {
             if let Some(settled) = standing.take(question) {
-                return ControlFlow::Continue(settled);
+                return ControlFlow::Continue(Some(settled));
             }
             if asked.elapsed() > ANSWERS {
                 tracing::warn!("a lane is busy: the log stays as it is until the next image");
-                return ControlFlow::Continue(Settled::default());
+                return ControlFlow::Continue(None);
             }
             self.bell.sleep(ANSWER)?;
         }
@@ -198,24 +199,27 @@ impl<D: Disk> Work<'_, D> {
         if !self.images.may_bring_room() {
             return ControlFlow::Continue(());
         }
+        let (began, before) = (Instant::now(), self.images.free_bytes());
         let ControlFlow::Continue(settled) = self.settled() else {
             return ControlFlow::Break(());
         };
-        let limit = Limit::new(self.bell);
-        let before = self.images.free_bytes();
         let mut goes_on = ControlFlow::Continue(());
-        match self.images.make_room(&settled, &|bytes| limit.count(bytes)) {
-            Ok(Some(made)) => {
-                note(self.shared, &made);
-                tracing::debug!(image = made.number, offset = made.lsn.get(), "made for space");
+        // A lane that is too busy to say is not asked again at once.
+        if let Some(settled) = settled {
+            let limit = Limit::new(self.bell);
+            match self.images.make_room(&settled, &|bytes| limit.count(bytes)) {
+                Ok(Some(made)) => {
+                    note(self.shared, &made);
+                    tracing::debug!(image = made.number, offset = made.lsn.get(), "made for space");
+                }
+                // The next look is soon enough.
+                Ok(None) => return goes_on,
+                Err(error) => goes_on = self.failed(&error),
             }
-            // The next look is soon enough.
-            Ok(None) => return goes_on,
-            Err(error) => goes_on = self.failed(&error),
         }
         // What is trimmed is free a moment later: then it counts for the next one.
         let has_helped = self.images.free_bytes() > before;
-        let pause = self.pauses.next(limit.began.elapsed(), has_helped, space);
+        let pause = self.pauses.next(began.elapsed(), has_helped, space);
         self.room_not_before = Instant::now() + pause;
         goes_on
     }
