@@ -264,8 +264,8 @@ impl<D: Disk> Shell<D> {
         }
     }
 
-    /// Whether the queue of a session takes so many messages, of so many bytes together, and is not
-    /// full then. One that is not here is never full.
+    /// Whether the queue of a session takes so many messages, of so many bytes together, and then
+    /// neither is full nor has others wait. One that is not here is never full.
     pub(super) fn has_room_for(&self, session: SessionNumber, count: usize, bytes: usize) -> bool {
         let Some(known) = self.state.session(session) else { return true };
         let load = known.queue().load();
@@ -273,7 +273,7 @@ impl<D: Disk> Shell<D> {
         let weight = (bytes + 16 * count) as u64;
         let (messages, bytes) = (load.messages + count, load.bytes + weight);
         let more = Load { messages, bytes, ..load };
-        !more.is_at(&self.shared.options.limits)
+        !more.is_at(&self.shared.options.limits) && !self.may_lag(session, more)
     }
 
     /// Looks at a queue that something was put into.

@@ -62,6 +62,15 @@ const fn is_at_low_water(load: Load, limits: &Limits) -> bool {
 }
 
 impl<D: Disk> Shell<D> {
+    /// Whether others wait for a session whose queue has so much, or could.
+    pub(super) fn may_lag(&self, session: SessionNumber, load: Load) -> bool {
+        let limits = &self.shared.options.limits;
+        is_over_high_water(load, limits)
+            && limits.queue_full == QueueFull::Refuse
+            && !limits.max_hold.is_zero()
+            && self.up.contains_key(&session)
+    }
+
     /// Notes whether others begin to wait for a session with so much in its queue, of which the
     /// lanes are to be told.
     pub(super) fn begins_to_lag(
@@ -70,20 +79,14 @@ impl<D: Disk> Shell<D> {
         session: SessionNumber,
         load: Load,
     ) -> bool {
-        let limits = &self.shared.options.limits;
-        if !is_over_high_water(load, limits)
-            || limits.queue_full != QueueFull::Refuse
-            || limits.max_hold.is_zero()
-            || !self.up.contains_key(&session)
-            || self.lagging.has(session)
-        {
+        if self.lagging.has(session) || !self.may_lag(session, load) {
             return false;
         }
         if let Some(later) = &mut self.lagging.lets_go {
             later.insert(session);
             return false;
         }
-        self.lagging.until.insert(session, io.now() + limits.max_hold);
+        self.lagging.until.insert(session, io.now() + self.shared.options.limits.max_hold);
         if let Some(known) = self.state.session(session)
             && let Some(untold) = self.lagging.told.tell(self.now_ms)
         {
