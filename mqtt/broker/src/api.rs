@@ -32,6 +32,9 @@ use crate::start::{self, Course, Ground, Opened, StartError};
 /// the log for those that are served.
 const SPARE_FILES: u32 = 64;
 
+/// Connections beyond the limits that are told so when they send their CONNECT.
+const MAX_EXCESS: usize = 64;
+
 /// A running broker. Clones are the same broker; it stops by [`Broker::shutdown`], or when the last
 /// clone is dropped.
 #[derive(Clone)]
@@ -209,6 +212,7 @@ impl Broker {
         BindOptions {
             max_connections: limits.max_connections,
             max_connections_each: limits.max_connections_each,
+            max_excess: MAX_EXCESS,
             spare_files: SPARE_FILES,
             keep_alive: Some(limits.tcp_keep_alive).filter(|silence| !silence.is_zero()),
             tag,

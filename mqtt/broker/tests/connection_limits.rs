@@ -35,11 +35,25 @@ fn comes_in(broker: &Broker, id: &str) -> Client {
     loop {
         let mut client = Client::open(broker, V5);
         client.send(&Connect::new(V5, id).encode());
-        if let Received::Packet(_) = client.receive(PATIENCE) {
+        if let Received::Packet(packet) = client.receive(PATIENCE)
+            && packet[..4] == [0x20, packet[1], 0, 0]
+        {
             return client;
         }
         assert!(start.elapsed() < PATIENCE, "turned away for ever");
     }
+}
+
+/// Somebody comes for whom there is no place.
+fn turned_away(broker: &Broker, version: Version) {
+    let mut client = Client::open(broker, version);
+    client.send(&Connect::new(version, "turned away").encode());
+    let packet = client.expect_packet();
+    // Quota exceeded, and Server unavailable.
+    let (code, flag) = if version == V5 { (0x97, "--max-connections") } else { (3, "") };
+    assert_eq!(packet[..4], [0x20, packet[1], 0, code]);
+    assert!(String::from_utf8_lossy(&packet).contains(flag));
+    client.expect_close();
 }
 
 #[test]
@@ -48,12 +62,12 @@ fn so_many_connections_are_open_at_once_and_further_ones_are_counted() {
         let mut watcher = watcher(broker);
         let mut inside: Vec<Client> =
             ["a", "b"].map(|id| Client::connect(broker, V4, id)).into_iter().collect();
-        for _ in 0..2 {
-            Client::open(broker, V4).expect_close();
+        for version in [V4, V5] {
+            turned_away(broker, version);
         }
         let turned = [("connections/turned-away", "2"), ("connections/turned-away/address", "0")];
         counted(&mut watcher, &turned);
-        assert_eq!(broker.log().matches("--max-connections allows").count(), 1, "one line");
+        assert_eq!(broker.log().matches("turns away new connections").count(), 1, "one line");
         inside.iter_mut().for_each(Client::ping);
         inside.pop();
         comes_in(broker, "late").ping();
@@ -65,15 +79,38 @@ fn an_address_has_so_many_connections_and_further_ones_are_counted() {
     with_flags(&["--max-connections-each", "2"], |broker| {
         let mut watcher = watcher(broker);
         let mut inside = Client::connect(broker, V4, "a");
-        for _ in 0..2 {
-            Client::open(broker, V4).expect_close();
+        for version in [V4, V5] {
+            turned_away(broker, version);
         }
         let turned = [("connections/turned-away", "2"), ("connections/turned-away/address", "2")];
         counted(&mut watcher, &turned);
-        assert_eq!(broker.log().matches("--max-connections-each allows").count(), 1, "one line");
+        assert_eq!(broker.log().matches("turns away new connections").count(), 1, "one line");
         inside.ping();
         drop(inside);
         comes_in(broker, "late").ping();
+    });
+}
+
+/// Who says nothing has a place for that, but only one of a few, and not for long.
+#[test]
+fn a_flood_beyond_the_limit_is_closed_as_it_comes() {
+    with_flags(&["--max-connections", "2"], |broker| {
+        let mut watcher = watcher(broker);
+        let mut inside = Client::connect(broker, V4, "a");
+        let silent: Vec<Client> = (0..64).map(|_| Client::open(broker, V4)).collect();
+        counted(&mut watcher, &[("connections/turned-away", "64")]);
+        Client::open(broker, V5).expect_close();
+        drop(silent);
+        inside.ping();
+        let start = Instant::now();
+        let is_told = || {
+            let mut late = Client::open(broker, V5);
+            late.send(&Connect::new(V5, "late").encode());
+            matches!(late.receive(PATIENCE), Received::Packet(packet) if packet[3] == 0x97)
+        };
+        while !is_told() {
+            assert!(start.elapsed() < PATIENCE, "closed for ever");
+        }
     });
 }
 

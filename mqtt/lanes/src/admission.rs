@@ -1,5 +1,5 @@
 //! Who may come in: at most so many at once, and at most so many from one address, so that one host
-//! cannot take all places.
+//! cannot take all places. A few more come in to be told that there are as many as there may be.
 //!
 //! Owns: the places, which all listeners of an application have in common, given back when a
 //! connection is over, and what a listener counts. Of those who are turned away it says something
@@ -27,6 +27,17 @@ const QUIET: Duration = Duration::from_secs(10);
 pub(crate) struct Places {
     pub(crate) all: usize,
     pub(crate) each_address: usize,
+    /// Besides these, who is told that there is none.
+    pub(crate) excess: usize,
+}
+
+/// Which limit a connection is beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// [`crate::BindOptions::max_connections`].
+    All,
+    /// [`crate::BindOptions::max_connections_each`].
+    EachAddress,
 }
 
 /// The places that are taken, through whichever listener.
@@ -35,20 +46,22 @@ pub(crate) struct Taken {
     open: AtomicUsize,
     /// Those that are open, by their origin; empty where addresses are not limited.
     origins: Mutex<HashMap<IpAddr, usize>>,
+    /// Those that are open beyond the limits.
+    excess: AtomicUsize,
+}
+
+/// One more of at most so many. False: there are as many as there may be.
+fn enter(open: &AtomicUsize, most: usize) -> bool {
+    let more = |open: usize| (open < most).then(|| open + 1);
+    open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
+
+fn leave(open: &AtomicUsize) {
+    let before = open.fetch_sub(1, Ordering::Relaxed);
+    assert!(before > 0, "who leaves has entered");
 }
 
 impl Taken {
-    /// A place among all. False: there are as many as there may be.
-    fn enter(&self, most: usize) -> bool {
-        let more = |open: usize| (open < most).then(|| open + 1);
-        self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
-    }
-
-    fn leave(&self) {
-        let before = self.open.fetch_sub(1, Ordering::Relaxed);
-        assert!(before > 0, "who leaves has entered");
-    }
-
     /// A place among those of one origin. False: it has all that it may have.
     fn enter_from(&self, origin: IpAddr, most: usize) -> bool {
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,17 +97,17 @@ pub struct ListenerStats {
 }
 
 impl ListenerStats {
-    /// Connections open now that came through it.
+    /// Connections open now that came through it, within the limits.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections closed on arrival because of the limit of all.
+    /// Connections turned away because of the limit of all.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Connections closed on arrival because of the limit of their address.
+    /// Connections turned away because of the limit of their address.
     pub fn refused_address(&self) -> u64 {
         self.refused_address.load(Ordering::Relaxed)
     }
@@ -109,21 +122,42 @@ impl ListenerStats {
     }
 }
 
-/// A connection's place within the limits, given back when dropped.
+/// A connection's place, given back when dropped.
 #[derive(Debug)]
 pub struct Admission {
     stats: Arc<ListenerStats>,
-    /// Where addresses are limited.
-    origin: Option<Box<IpAddr>>,
+    /// `None` for most: each connection keeps one of these.
+    place: Option<Box<Place>>,
+}
+
+/// Which place is more than one among all.
+#[derive(Debug)]
+enum Place {
+    /// Among those of an address too, where these are limited.
+    From(IpAddr),
+    /// It is not among them.
+    Beyond(Excess),
+}
+
+impl Admission {
+    pub(crate) fn excess(&self) -> Option<Excess> {
+        match self.place.as_deref()? {
+            Place::From(_) => None,
+            Place::Beyond(limit) => Some(*limit),
+        }
+    }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.stats.open.fetch_sub(1, Ordering::Relaxed);
-        self.stats.taken.leave();
-        if let Some(origin) = &self.origin {
-            self.stats.taken.leave_from(**origin);
+        let taken = &self.stats.taken;
+        match self.place.as_deref() {
+            Some(Place::Beyond(_)) => return leave(&taken.excess),
+            Some(Place::From(origin)) => taken.leave_from(*origin),
+            None => {}
         }
+        self.stats.open.fetch_sub(1, Ordering::Relaxed);
+        leave(&taken.open);
     }
 }
 
@@ -173,31 +207,40 @@ impl Door {
         addr: SocketAddr,
         local: SocketAddr,
     ) -> Option<Admission> {
-        let Places { all, each_address } = self.places;
-        if !self.stats.taken.enter(all) {
+        let Places { all, each_address, .. } = self.places;
+        if !enter(&self.stats.taken.open, all) {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
-            if let Some(closed) = self.complaints.complain(now) {
-                tracing::warn!(%local, peer = %addr, max_connections = all, closed,
-                    "closes new connections: there are as many as --max-connections allows");
+            if let Some(turned_away) = self.complaints.complain(now) {
+                tracing::warn!(%local, peer = %addr, max_connections = all, turned_away,
+                    "turns away new connections: there are as many as --max-connections allows");
             }
-            return None;
+            return self.admit_beyond(Excess::All);
         }
         let limited = each_address < all;
         let origin = limited.then(|| origin(addr.ip()));
         if let Some(origin) = origin
             && !self.stats.taken.enter_from(origin, each_address)
         {
-            self.stats.taken.leave();
+            leave(&self.stats.taken.open);
             self.stats.refused_address.fetch_add(1, Ordering::Relaxed);
-            if let Some(closed) = self.complaints.complain(now) {
-                tracing::warn!(%local, peer = %addr, max_connections_each = each_address, closed,
-                    "closes new connections: their address has as many as \
+            if let Some(turned_away) = self.complaints.complain(now) {
+                tracing::warn!(%local, peer = %addr, max_connections_each = each_address,
+                    turned_away, "turns away new connections: their address has as many as \
                      --max-connections-each allows");
             }
-            return None;
+            return self.admit_beyond(Excess::EachAddress);
         }
         self.stats.open.fetch_add(1, Ordering::Relaxed);
-        Some(Admission { stats: Arc::clone(&self.stats), origin: origin.map(Box::new) })
+        let place = origin.map(|origin| Box::new(Place::From(origin)));
+        Some(Admission { stats: Arc::clone(&self.stats), place })
+    }
+
+    /// A place for one that is told which limit it is beyond.
+    fn admit_beyond(&self, limit: Excess) -> Option<Admission> {
+        enter(&self.stats.taken.excess, self.places.excess).then(|| Admission {
+            stats: Arc::clone(&self.stats),
+            place: Some(Box::new(Place::Beyond(limit))),
+        })
     }
 }
 
@@ -221,13 +264,13 @@ mod tests {
     }
 
     fn door(all: usize, each_address: usize) -> Door {
-        Door::new(Places { all, each_address }, Arc::default())
+        Door::new(Places { all, each_address, excess: 0 }, Arc::default())
     }
 
     #[test]
     fn listeners_share_the_places_and_count_for_themselves() {
         let taken = Arc::<Taken>::default();
-        let places = Places { all: 2, each_address: 1 };
+        let places = Places { all: 2, each_address: 1, excess: 0 };
         let mut doors = [(); 2].map(|()| Door::new(places, Arc::clone(&taken)));
         let mut admit = |door: usize, ip| doors[door].admit(Millis(0), from(ip), from("::1"));
         let first = admit(0, "192.0.2.1").unwrap();
@@ -257,6 +300,33 @@ mod tests {
         assert!(admit("192.0.2.4").is_none(), "there are four");
         let stats = door.stats();
         assert_eq!((stats.open(), stats.refused_address(), stats.refused()), (4, 1, 1));
+    }
+
+    #[test]
+    fn a_few_are_let_in_to_be_told_that_there_is_no_place() {
+        let taken = Arc::<Taken>::default();
+        let places = Places { all: 2, each_address: 1, excess: 2 };
+        let mut doors = [(); 2].map(|()| Door::new(places, Arc::clone(&taken)));
+        let mut admit = |door: usize, ip| doors[door].admit(Millis(0), from(ip), from("::1"));
+        let excess = |admitted: Option<&Admission>| admitted.unwrap().excess();
+        let first = admit(0, "192.0.2.1");
+        let second = admit(0, "192.0.2.1");
+        assert_eq!((excess(first.as_ref()), excess(second.as_ref())), {
+            (None, Some(Excess::EachAddress))
+        });
+        let _third = admit(1, "192.0.2.2");
+        let fourth = admit(1, "192.0.2.3");
+        assert_eq!(excess(fourth.as_ref()), Some(Excess::All));
+        assert!(admit(1, "192.0.2.4").is_none(), "two are told, through whichever listener");
+        drop(second);
+        assert_eq!(excess(admit(0, "192.0.2.5").as_ref()), Some(Excess::All));
+        drop(first);
+        assert_eq!(excess(admit(0, "192.0.2.1").as_ref()), None);
+        let counted = doors.map(|door| {
+            let stats = door.stats();
+            (stats.open(), stats.refused(), stats.refused_address())
+        });
+        assert_eq!(counted, [(0, 1, 1), (1, 2, 0)]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::ops::{Deref, DerefMut};
 use bytes::Bytes;
 
 use crate::{
+    admission::Excess,
     app::{Close, CloseReason, Handler, PeerInfo},
     core::{BufferTotals, Conn, Core, Counters, Departure, Flags, Phase, Take, slot_index},
     id::{ConnId, LaneIndex, TimerSlot},
@@ -294,6 +295,12 @@ impl<H: Handler> LaneIo<'_, H> {
     /// Who is at the other end.
     pub fn peer(&self, conn: ConnId) -> Option<&PeerInfo> {
         self.core.open(conn).map(|conn| &conn.peer)
+    }
+
+    /// The limit that it is beyond, if it is there only to be told so: see
+    /// [`BindOptions::max_excess`](crate::BindOptions::max_excess).
+    pub fn excess(&self, conn: ConnId) -> Option<Excess> {
+        self.core.open(conn)?.admission.as_ref()?.excess()
     }
 
     /// The connections of this lane that are not absent.

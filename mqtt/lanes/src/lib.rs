@@ -65,7 +65,7 @@ pub use crate::transport::tls::{
     ClientCerts, FileFault, HandshakeFault, TlsError, TlsFiles, TlsPart, TlsServer, TlsStats,
 };
 pub use crate::{
-    admission::{Admission, ListenerStats},
+    admission::{Admission, Excess, ListenerStats},
     app::{Close, CloseReason, Handler, PeerInfo},
     context::{Bound, Completion, Context, ContextBuilder, Lanes, Seat},
     core::{BufferTotals, Counters, Limits},

@@ -39,11 +39,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How an endpoint is bound.
 #[derive(Clone, Copy, Debug)]
 pub struct BindOptions {
-    /// Connections open at once, through whichever listener of these lanes; further ones are closed
-    /// as they come. Default: no limit.
+    /// Connections open at once, through whichever listener of these lanes; further ones are turned
+    /// away. Default: no limit.
     pub max_connections: usize,
     /// Of these from one address, or one /64 of IPv6. Default: no limit of its own.
     pub max_connections_each: usize,
+    /// Of those that are turned away, how many may be there at once, so that the application can
+    /// tell them why ([`LaneIo::excess`](crate::LaneIo::excess)); further ones are closed as they
+    /// come. Default 0.
+    pub max_excess: usize,
     /// Descriptors that connections leave to the rest of the process, whose files must be openable
     /// however many clients come; at most a quarter of the limit. Default 0.
     pub spare_files: u32,
@@ -65,6 +69,7 @@ impl Default for BindOptions {
         Self {
             max_connections: usize::MAX,
             max_connections_each: usize::MAX,
+            max_excess: 0,
             spare_files: 0,
             backlog: 4096,
             tag: 0,
@@ -122,7 +127,11 @@ impl Listener {
             addr,
             tag: how.tag,
             door: Door::new(
-                Places { all: how.max_connections, each_address: how.max_connections_each },
+                Places {
+                    all: how.max_connections,
+                    each_address: how.max_connections_each,
+                    excess: how.max_excess,
+                },
                 taken,
             ),
             spare_files: how.spare_files,

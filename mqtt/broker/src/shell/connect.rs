@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use zzq_codec::{Connect, Disconnect, Encoder, Limits as PacketLimits, Will};
 use zzq_engine::record::{Connect as ConnectRecord, WillMessage};
 use zzq_engine::{Record, SessionNumber, Shard};
-use zzq_lanes::{ConnId, LaneIndex};
+use zzq_lanes::{ConnId, Excess, LaneIndex};
 use zzq_types::{PropertiesBuf, Property, ProtocolVersion, ReasonCode};
 use zzq_wal::disk::Disk;
 
@@ -57,7 +57,8 @@ impl<D: Disk> Shell<D> {
         {
             return self.turn_away(io, conn, connect, &elsewhere);
         }
-        if let Some((reason, why)) = self.unacceptable(connect) {
+        let unwanted = io.excess(conn).map(beyond).or_else(|| self.unacceptable(connect));
+        if let Some((reason, why)) = unwanted {
             return self.refuse_connect(io, conn, connect, reason, &why);
         }
         if connect.client_id.is_empty() {
@@ -483,6 +484,15 @@ fn will_message<'a>(will: Will<'a>, forwarded: &'a mut PropertiesBuf) -> WillMes
         properties: forwarded.as_properties(),
         payload: will.payload,
     }
+}
+
+/// Why nobody is let in who is beyond a limit of connections.
+fn beyond(limit: Excess) -> (ReasonCode, Cow<'static, str>) {
+    let why = match limit {
+        Excess::All => "there are as many connections as --max-connections allows",
+        Excess::EachAddress => "its address has as many as --max-connections-each allows",
+    };
+    (ReasonCode::QuotaExceeded, why.into())
 }
 
 #[cfg(test)]
