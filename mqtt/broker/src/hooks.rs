@@ -95,12 +95,13 @@ pub trait Authoriser: Send + Sync + 'static {
         Answer::Now(Permit::Deny)
     }
 
-    /// May it be sent this? What it may not is dropped for it, and counted. There is no waiting
-    /// for the answer: what takes time belongs to [`Authoriser::subscribe`], or to what the
-    /// authenticator has noted in [`Identity::data`].
-    fn receive(&self, client: &Arc<Client>, message: &Receiving<'_>) -> bool {
+    /// May it be sent this? What it may not is dropped for it, and counted. Until a later answer
+    /// is there what follows for this client at the same QoS waits as well, and at QoS 0 it counts
+    /// as output that was not read: better keep what is asked for each message in
+    /// [`Identity::data`]. A message may be asked for again before its answer is used.
+    fn receive(&self, client: &Arc<Client>, message: &Receiving<'_>) -> Answer<bool> {
         let _ = (client, message);
-        true
+        Answer::Now(true)
     }
 }
 
@@ -284,6 +285,12 @@ impl From<Verdict> for Answer<Verdict> {
 impl From<Permit> for Answer<Permit> {
     fn from(permit: Permit) -> Self {
         Self::Now(permit)
+    }
+}
+
+impl From<bool> for Answer<bool> {
+    fn from(may: bool) -> Self {
+        Self::Now(may)
     }
 }
 

@@ -43,8 +43,8 @@ impl Authoriser for Rules {
         Permit::Allow.into()
     }
 
-    fn receive(&self, _: &Arc<Client>, message: &Receiving<'_>) -> bool {
-        message.topic.starts_with(char::is_alphabetic)
+    fn receive(&self, _: &Arc<Client>, message: &Receiving<'_>) -> Answer<bool> {
+        message.topic.starts_with(char::is_alphabetic).into()
     }
 }
 

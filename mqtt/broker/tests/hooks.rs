@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use embedded::{Door, Embedded};
-use support::{Connect, Publish, Version};
+use support::{Client, Connect, Publish, Version};
 use zzq_broker::hooks::{
     Answer, Authenticator, Authoriser, Client as Who, Event, Identity, Login, Permit, Publishing,
     Receiving, Refusal, Right, Subscribing, Verdict, events,
@@ -52,7 +52,7 @@ impl Authenticator for Porter {
 
 /// Decides by the first level: `no` is denied, `cut` ends the connection, `late` waits for the
 /// door, `never` has no answer; `hidden` reaches only who is called `insider`, `later` nobody once
-/// it is closed.
+/// it is closed; `slow` and `slow-no` are received or not behind the door, `lost` has no answer.
 #[derive(Default)]
 struct Warden {
     door: Door,
@@ -88,12 +88,15 @@ impl Authoriser for Warden {
         if self.replay { Permit::Allow.into() } else { Permit::Deny.into() }
     }
 
-    fn receive(&self, client: &Arc<Who>, message: &Receiving<'_>) -> bool {
+    fn receive(&self, client: &Arc<Who>, message: &Receiving<'_>) -> Answer<bool> {
         let is_closed = self.closed.load(Ordering::SeqCst);
         match message.topic.split('/').next() {
-            Some("hidden") => &*client.id == "insider",
-            Some("later") => !is_closed,
-            _ => true,
+            Some("hidden") => (&*client.id == "insider").into(),
+            Some("later") => (!is_closed).into(),
+            Some("slow") => Answer::later(self.door.through(true)),
+            Some("slow-no") => Answer::later(self.door.through(false)),
+            Some("lost") => Answer::later(std::future::pending()),
+            _ => true.into(),
         }
     }
 }
@@ -349,6 +352,113 @@ fn what_a_client_may_not_receive_is_dropped_for_it_alone() {
         outsider.subscribe("hidden/2", 1);
         outsider.ping_without_messages();
         embedded::until("all are counted", || broker.broker().counts().dropped_denied == 5);
+    }
+}
+
+/// Messages for a reader of one QoS, as many together as a client may send at once.
+fn say_together(writer: &mut Client, qos: u8, texts: &[(&str, &str)]) {
+    if qos > 0 {
+        for (topic, text) in texts {
+            writer.say(topic, text, qos);
+        }
+    } else {
+        let encode = |(topic, text): &(&str, &str)| Publish::new(topic, text).encode(Version::V5);
+        writer.send(&texts.iter().flat_map(encode).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_message_waits_for_its_answer_and_what_goes_to_others_does_not() {
+    for (version, qos) in
+        VERSIONS.into_iter().flat_map(|version| [0, 1, 2].map(|qos| (version, qos)))
+    {
+        let warden = Arc::new(Warden::default());
+        let broker = Embedded::on_disk(ruled(Arc::clone(&warden)));
+        let mut writer = broker.connect(Version::V5, "writer");
+        writer.retain("slow/1", "retained", qos);
+        let [mut reader, mut other] = ["reader", "other"].map(|id| broker.connect(version, id));
+        reader.subscribe("+/#", qos);
+        other.subscribe("open/#", qos);
+        warden.door.await_somebody();
+        let texts = [
+            ("open/1", "1"),
+            ("open/1", "2"),
+            ("slow/2", "3"),
+            ("slow/2", "4"),
+            ("slow-no/1", "5"),
+            ("open/1", "6"),
+        ];
+        say_together(&mut writer, qos, &texts);
+        for (topic, text) in texts.iter().filter(|(topic, _)| topic.starts_with("open")) {
+            other.expect(topic, text);
+        }
+        reader.ping_without_messages();
+        warden.door.open();
+        reader.expect("slow/1", "retained");
+        for (topic, text) in texts.iter().filter(|(topic, _)| *topic != "slow-no/1") {
+            reader.expect(topic, text);
+        }
+        embedded::until("it is counted", || broker.broker().counts().dropped_denied == 1);
+        // Nothing is left to wait for.
+        say_together(&mut writer, qos, &texts[..2]);
+        reader.expect("open/1", "1");
+        reader.expect("open/1", "2");
+    }
+}
+
+#[test]
+fn a_message_without_an_answer_in_time_is_not_received() {
+    for qos in [0, 1, 2] {
+        let hooks = ruled(Arc::default());
+        let broker = Embedded::start(Hooks { answer_within: Duration::from_millis(50), ..hooks });
+        let mut client = broker.connect(Version::V5, "c");
+        client.subscribe("+/#", qos);
+        say_together(&mut client, qos, &[("lost/1", "x"), ("lost/1", "x"), ("open", "y")]);
+        client.expect("open", "y");
+        let counts = || broker.broker().counts();
+        embedded::until("both are counted", || {
+            (counts().unanswered, counts().dropped_denied) == (2, 2)
+        });
+    }
+}
+
+/// Who waits at QoS 0 is a slow receiver: what it is sent is bounded, and its publisher is held.
+#[test]
+fn what_waits_for_an_answer_at_qos_0_slows_its_publisher() {
+    const MESSAGES: usize = 2000;
+    let warden = Arc::new(Warden::default());
+    let broker = Embedded::start(ruled(Arc::clone(&warden)));
+    let [mut reader, mut writer] = ["reader", "writer"].map(|id| broker.connect(Version::V5, id));
+    reader.subscribe("slow/#", 0);
+    let text = "x".repeat(16 << 10);
+    let publishing = std::thread::spawn(move || {
+        for _ in 0..MESSAGES {
+            writer.say("slow/1", &text, 0);
+        }
+        writer
+    });
+    warden.door.await_somebody();
+    reader.ping_without_messages();
+    assert!(!publishing.is_finished());
+    warden.door.open();
+    for _ in 0..MESSAGES {
+        assert_eq!(reader.expect_message().payload.len(), 16 << 10);
+    }
+    publishing.join().expect("a writer").ping();
+    assert_eq!(broker.broker().counts().dropped_slow, 0);
+}
+
+#[test]
+fn a_receiver_that_goes_takes_its_questions_along() {
+    for qos in [0, 1] {
+        let warden = Arc::new(Warden::default());
+        let broker = Embedded::start(ruled(Arc::clone(&warden)));
+        let mut reader = broker.connect(Version::V5, "reader");
+        reader.subscribe("slow/#", qos);
+        broker.connect(Version::V5, "writer").say("slow/1", "x", qos);
+        warden.door.await_somebody();
+        reader.reset();
+        warden.door.await_leaving();
     }
 }
 

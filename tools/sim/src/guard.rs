@@ -206,8 +206,14 @@ impl Authoriser for Guard {
         Answer::Now(Permit::Allow)
     }
 
-    fn receive(&self, _: &Arc<Client>, message: &Receiving<'_>) -> bool {
-        !denies_all(message.topic)
+    fn receive(&self, _: &Arc<Client>, message: &Receiving<'_>) -> Answer<bool> {
+        let may = !denies_all(message.topic);
+        // Each delivery is asked for, and who reads all that there is has to come to an end.
+        let is_late = || lock(&self.chance).once_in(4 * self.plan.late);
+        if self.calm.load(Ordering::Relaxed) || !is_late() {
+            return Answer::Now(may);
+        }
+        Answer::later(ready(may))
     }
 }
 

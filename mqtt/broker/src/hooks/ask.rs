@@ -1,7 +1,7 @@
 //! Questions whose answers come later: a future on some runtime, and the lane that is woken for it.
 //!
 //! Assumes: who has asked keeps the [`Asked`]. Dropped, it takes the question back, so no more
-//! questions are open than there are connections.
+//! questions are open than a few for each connection.
 
 use std::future::poll_fn;
 use std::io;

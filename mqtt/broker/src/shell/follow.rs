@@ -18,8 +18,9 @@ use super::link::Waits;
 use super::live::Made;
 use super::message::Message;
 use super::rights::may_receive;
-use super::wire::{Content, Ids, Manner, Receiver};
+use super::wire::{Content, Ids};
 use super::{Io, Shell};
+use crate::hooks::Answer;
 use crate::options::DeliverPolicy;
 use crate::planted::{self, Bug};
 
@@ -399,25 +400,20 @@ impl<D: Disk> Shell<D> {
         own: bool,
     ) {
         let Some(&conn) = self.up.get(&session) else { return };
-        if content.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms) {
-            self.counts.expired += 1;
-            return;
-        }
         let Some(link) = self.links.up_mut(conn) else { return };
         if (own || link.slow) && self.clogged.contains(conn) {
             self.counts.dropped_slow += 1;
             return;
         }
-        let authoriser = self.shared.hooks.authoriser.as_deref();
-        if !may_receive(authoriser, link.who.as_ref(), content.topic, QoS::AtMostOnce) {
-            self.counts.dropped_denied += 1;
-            return;
+        if self.receiving.bytes(conn) > 0 {
+            return self.send0_later(io, conn, (content, retain, ids), None);
         }
-        let manner = Manner { qos: QoS::AtMostOnce, retain, dup: false, id: None, ids };
-        let to = Receiver::of(conn, link);
-        let sent = self.wire.send_one_of_many(io, to, content, manner, self.now_ms);
-        self.counts.sent(sent, content.payload.len());
-        self.note_clogged(io, conn);
+        let authoriser = self.shared.hooks.authoriser.as_deref();
+        match may_receive(authoriser, link.who.as_ref(), content.topic, QoS::AtMostOnce) {
+            Answer::Now(true) => self.send0(io, conn, content, retain, ids),
+            Answer::Now(false) => self.counts.dropped_denied += 1,
+            answer => self.send0_later(io, conn, (content, retain, ids), Some(answer)),
+        }
     }
 
     /// Sends what waited for a commit that has come.

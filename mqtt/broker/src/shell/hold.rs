@@ -78,20 +78,28 @@ impl<D: Disk> Shell<D> {
     /// Notes that the output of a receiver is full.
     pub(super) fn note_clogged(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
         let most = self.output_most().now(io);
-        if io.output_held(conn) <= most || self.clogged.contains(conn) {
+        if self.output_held(io, conn) <= most || self.clogged.contains(conn) {
             return;
         }
         let drops = self.shared.options.qos0_full == Qos0Full::Drop;
         let Some(link) = self.links.get_mut(conn) else { return };
         let until = io.now() + self.shared.options.limits.max_hold;
         self.clogged.until.insert(conn, until);
-        io.notify_drained(conn);
         link.slow = drops;
         if !drops {
             self.clogged.due.insert((until, conn));
         }
         if let Some(session) = link.session {
             self.announce_flags(io, session);
+        }
+        self.notify_drained(io, conn);
+    }
+
+    /// Has the lane say when a connection has room for output; not before what waits for the
+    /// answer of a hook, which says so when it is sent.
+    pub(super) fn notify_drained(&self, io: &mut Io<'_, D>, conn: ConnId) {
+        if self.receiving.bytes(conn) == 0 {
+            io.notify_drained(conn);
         }
     }
 
@@ -115,8 +123,17 @@ impl<D: Disk> Shell<D> {
         }
     }
 
+    /// What waits for a connection as output, or to be that.
+    pub(super) fn output_held(&self, io: &Io<'_, D>, conn: ConnId) -> usize {
+        io.output_held(conn) + self.receiving.bytes(conn)
+    }
+
     /// A connection has room for output again, or is gone.
     pub(super) fn unclogged(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
+        if self.output_held(io, conn) > self.output_most().now(io) {
+            // When there are answers for what waits, it is looked at again.
+            return;
+        }
         let clogged = self.clogged.until.remove(&conn);
         if let Some(until) = clogged {
             self.clogged.due.remove(&(until, conn));

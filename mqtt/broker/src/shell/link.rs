@@ -148,6 +148,8 @@ pub(crate) enum Waits {
     Message,
     /// A commit: the lane looks at it in each turn, and the log wakes the lane for it.
     Commit,
+    /// A hook's answer: the lane is woken for it, and knows when it is overdue.
+    Answer,
     /// The next identifier, which another message may have: looked at again when the turn has
     /// applied what it could, for it takes a receipt. Or the next message, which is being dropped,
     /// or before which others are being given up.

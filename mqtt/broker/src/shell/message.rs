@@ -79,7 +79,7 @@ impl Message {
         self.head.content(&self.bytes)
     }
 
-    fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         self.bytes.len() + Store::BESIDE
     }
 }

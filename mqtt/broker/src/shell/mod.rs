@@ -44,6 +44,7 @@ mod queue_total;
 mod ranges;
 mod rates;
 mod receipts;
+mod receiving;
 mod replay;
 mod retained;
 mod rights;
@@ -101,6 +102,7 @@ use self::owed::Owed;
 use self::questions::Questions;
 use self::queue_total::QueueShare;
 use self::rates::Throttled;
+use self::receiving::Receiving;
 use self::replay::Replaying;
 use self::retained::{Granting, Query, SubAcks};
 use self::sys_topics::{Renewal, Timed};
@@ -209,6 +211,7 @@ pub(crate) struct Shell<D: Disk> {
     /// Messages that went to other lanes.
     directs: Directs,
     clogged: Clogged,
+    receiving: Receiving,
     throttled: Throttled,
     full: Full,
     lagging: Lagging,
@@ -324,6 +327,7 @@ impl<D: Disk> Shell<D> {
             kept_notes: VecDeque::new(),
             directs: Directs::new(seed.lane, lanes),
             clogged: Clogged::default(),
+            receiving: Receiving::default(),
             throttled: Throttled::default(),
             full: Full::default(),
             lagging: Lagging::default(),
@@ -506,6 +510,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.tick_once(io);
         self.counts.closed(why);
         self.lost(io, conn, None, &leave::cause(why));
+        self.receiving.forget(conn);
         self.unclogged(io, conn);
         self.queue_reads.has_failed(conn);
         self.links.remove(conn);

@@ -23,7 +23,7 @@ use super::packet_out::write_ack;
 use super::rights::may_receive;
 use super::wire::{Content, Ids, Manner, Receiver, Unsent, Wire};
 use super::{Io, Shell};
-use crate::hooks::Authoriser;
+use crate::hooks::{Answer, Authoriser};
 use crate::metrics::Counts;
 use crate::planted::{self, Bug};
 
@@ -46,6 +46,8 @@ enum Stop {
     Message(QueueNumber),
     /// The commit of this record comes first.
     Commit(Lsn),
+    /// The answer comes first whether the message with this number may be received.
+    Answer(QueueNumber, Answer<bool>),
     /// Another message may have the next identifier, the next message is being dropped, or others
     /// before it are being dropped or given up.
     Identifier,
@@ -60,6 +62,8 @@ struct Outlet<'a> {
     fetched: &'a FxHashMap<Lsn, Message>,
     wire: &'a mut Wire,
     authoriser: Option<&'a dyn Authoriser>,
+    /// What it has said later about the message with this number.
+    permission: Option<(QueueNumber, bool)>,
     counts: &'a mut Counts,
     progress: Progress,
     now_ms: u64,
@@ -120,6 +124,10 @@ impl<D: Disk> Shell<D> {
             Stop::Commit(lsn) => {
                 self.later.pump(lsn, session);
                 Waits::Commit
+            }
+            Stop::Answer(number, answer) => {
+                self.ask_to_send(io, conn, number, answer);
+                Waits::Answer
             }
             Stop::Identifier => {
                 self.crowded.push(conn);
@@ -186,6 +194,7 @@ impl<D: Disk> Shell<D> {
             fetched: &self.fetched,
             wire: &mut self.wire,
             authoriser: self.shared.hooks.authoriser.as_deref(),
+            permission: self.receiving.permission(conn),
             counts: &mut self.counts,
             progress,
             now_ms: self.now_ms,
@@ -336,10 +345,18 @@ impl Outlet<'_> {
         let Some(message) = message else { return Some(Stop::Message(waiting.number)) };
         let place = place_of(waiting);
         let content = Content { expires_ms, place, ..message.content() };
-        if !self.may_receive(content.topic, waiting.qos) {
-            self.counts.dropped_denied += 1;
-            self.keep_back(outgoing, &waiting, dup);
-            return None;
+        let may = match self.permission {
+            Some((number, may)) if number == waiting.number => Answer::Now(may),
+            _ => self.may_receive(content.topic, waiting.qos),
+        };
+        match may {
+            Answer::Now(true) => {}
+            Answer::Now(false) => {
+                self.counts.dropped_denied += 1;
+                self.keep_back(outgoing, &waiting, dup);
+                return None;
+            }
+            later => return Some(Stop::Answer(waiting.number, later)),
         }
         let manner = manner(self.conn, self.queue, waiting, dup);
         let to = Receiver::of(self.conn, self.link);
@@ -391,7 +408,7 @@ impl Outlet<'_> {
         if waiting.number != number || has_expired || early || waits || self.is_full(io) {
             return false;
         }
-        if !self.may_receive(content.topic, waiting.qos) {
+        if !matches!(self.may_receive(content.topic, waiting.qos), Answer::Now(true)) {
             return false;
         }
         let content = Content { place: place_of(waiting), ..content };
@@ -405,7 +422,7 @@ impl Outlet<'_> {
         sent.is_ok()
     }
 
-    fn may_receive(&self, topic: TopicName<'_>, qos: QoS) -> bool {
+    fn may_receive(&self, topic: TopicName<'_>, qos: QoS) -> Answer<bool> {
         may_receive(self.authoriser, self.link.who.as_ref(), topic, qos)
     }
 
@@ -428,7 +445,7 @@ impl Outlet<'_> {
         if self.dropping.is_some_and(|dropping| dropping.holds_back(first)) {
             return 0;
         }
-        if !self.may_receive(run.topic(), to.qos) {
+        if !matches!(self.may_receive(run.topic(), to.qos), Answer::Now(true)) {
             return 0;
         }
         let count =

@@ -14,7 +14,7 @@ use super::link::Link;
 use super::{Flow, Io, Shell};
 use crate::hooks::{Answer, AskSeat, Asked, NoAnswer, Permit, Step, Verdict};
 
-/// Questions that are remembered beside two for each connection, which may all be open.
+/// Questions that are remembered beside four for each connection, which may all be open.
 const DUE_MOST: usize = 64;
 
 /// A question that is answered later.
@@ -70,6 +70,13 @@ impl<T> Pending<T> {
     }
 }
 
+impl<T> Pending<T> {
+    /// When it becomes overdue.
+    pub(super) const fn due(&self) -> Millis {
+        self.due
+    }
+}
+
 impl Question {
     /// When what is open becomes overdue.
     pub(super) fn due(&self) -> Option<Millis> {
@@ -116,11 +123,12 @@ impl<D: Disk> Shell<D> {
             Answer::Later(future) => future,
         };
         let due = io.now() + self.questions.within;
-        if self.questions.due.len() > DUE_MOST + 2 * self.links.len() {
+        if self.questions.due.len() > DUE_MOST + 4 * self.links.len() {
             // Most have had their answers, behind one that has not.
-            let links = &self.links;
-            let is_open = |(due, conn): &(Millis, ConnId)| {
-                links.get(*conn).is_some_and(|link| link.waits_until(*due))
+            let (links, receiving) = (&self.links, &self.receiving);
+            let is_open = |&(due, conn): &(Millis, ConnId)| {
+                links.get(conn).is_some_and(|link| link.waits_until(due))
+                    || receiving.waits_until(conn, due)
             };
             self.questions.due.retain(is_open);
         }
@@ -151,7 +159,8 @@ impl<D: Disk> Shell<D> {
     /// Goes on where they are overdue.
     pub(super) fn tire_of_questions(&mut self, io: &mut Io<'_, D>) {
         while let Some(&(due, conn)) = self.questions.due.front() {
-            let is_open = self.links.get(conn).is_some_and(|link| link.waits_until(due));
+            let is_open = self.links.get(conn).is_some_and(|link| link.waits_until(due))
+                || self.receiving.waits_until(conn, due);
             if is_open && due > io.now() {
                 return;
             }
@@ -169,5 +178,6 @@ impl<D: Disk> Shell<D> {
             self.holding.look_again();
             io.turn_again();
         }
+        self.go_on_receiving(io, conn);
     }
 }

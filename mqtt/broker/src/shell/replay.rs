@@ -533,7 +533,7 @@ impl<D: Disk> Shell<D> {
         let conn = cursor.conn;
         let limits = &self.shared.options.limits;
         if self.clogged.contains(conn) || io.output_held(conn) > self.output_most().now(io) {
-            io.notify_drained(conn);
+            self.notify_drained(io, conn);
             return None;
         }
         let queue = self.state.session(session)?.queue();
@@ -679,7 +679,7 @@ impl<D: Disk> Shell<D> {
         let most = self.output_most().now(io);
         let has_room = !self.clogged.contains(conn) && io.output_held(conn) <= most / 2;
         if !has_room {
-            io.notify_drained(conn);
+            self.notify_drained(io, conn);
         }
         has_room
     }

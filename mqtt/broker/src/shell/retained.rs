@@ -491,7 +491,7 @@ impl<D: Disk> Shell<D> {
             }
             let most = self.output_most().now(io);
             if io.output_held(conn) > most || self.clogged.contains(conn) {
-                io.notify_drained(conn);
+                self.notify_drained(io, conn);
                 break;
             }
             let qos = hit.qos.min(granting.wish.qos);

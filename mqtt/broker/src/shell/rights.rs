@@ -229,11 +229,11 @@ pub(super) fn may_receive(
     who: Option<&Arc<Client>>,
     topic: TopicName<'_>,
     qos: QoS,
-) -> bool {
+) -> Answer<bool> {
     match (authoriser, who) {
-        (None, _) => true,
-        _ if planted::is(Bug::DeniedDelivered) => true,
-        (Some(_), None) => false,
+        (None, _) => Answer::Now(true),
+        _ if planted::is(Bug::DeniedDelivered) => Answer::Now(true),
+        (Some(_), None) => Answer::Now(false),
         (Some(authoriser), Some(who)) => {
             authoriser.receive(who, &Receiving { topic: topic.as_str(), qos })
         }

@@ -16,6 +16,7 @@ use super::publish::outcome;
 use super::rights::may_receive;
 use super::wire::{Content, Ids, Receiver};
 use super::{Io, Shell};
+use crate::hooks::Answer;
 
 /// Bytes that go to another lane in one piece.
 const ACROSS_MOST: usize = 4096;
@@ -258,12 +259,14 @@ impl<D: Disk> Shell<D> {
         let Some(&conn) = self.up.get(&to.session) else { return };
         let Some(link) = self.links.up_mut(conn) else { return };
         let authoriser = self.shared.hooks.authoriser.as_deref();
-        if !may_receive(authoriser, link.who.as_ref(), run.topic(), to.qos) {
+        let may = may_receive(authoriser, link.who.as_ref(), run.topic(), to.qos);
+        if matches!(may, Answer::Now(false)) {
             self.counts.dropped_denied += run.len() as u64;
             return;
         }
+        let waits = !matches!(may, Answer::Now(_)) || self.receiving.bytes(conn) > 0;
         let receiver = Receiver::of(conn, link);
-        if self.clogged.contains(conn) || !receiver.takes_as_is(&run, &to) {
+        if waits || self.clogged.contains(conn) || !receiver.takes_as_is(&run, &to) {
             for content in contents(run) {
                 let own = publisher == Some(to.session);
                 self.deliver0(io, to.session, content, to.retain, Ids::Of(to.ids), own);

@@ -142,6 +142,13 @@ impl Ids<'_> {
         }
     }
 
+    pub(crate) fn to_vec(self) -> Vec<SubscriptionId> {
+        match self {
+            Self::Of(ids) => ids.into_iter().collect(),
+            Self::List(ids) => ids.to_vec(),
+        }
+    }
+
     fn put(self, out: &mut PropertiesBuf) {
         let mut put = |id: SubscriptionId| {
             let pushed = out.push(Property::SubscriptionId(id.get()));
