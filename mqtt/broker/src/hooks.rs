@@ -95,9 +95,10 @@ pub trait Authoriser: Send + Sync + 'static {
         Answer::Now(Permit::Deny)
     }
 
-    /// May it be sent this? What it may not is dropped for it, and counted. Until a later answer
-    /// is there what follows for this client at the same QoS waits as well, and at QoS 0 it counts
-    /// as output that was not read: better keep what is asked for each message in
+    /// May it be sent this? What it may not is dropped for it, and counted. Until a later answer is
+    /// there what follows for this client waits as well, at QoS 1 and 2 in its queue, and by itself
+    /// what comes at QoS 0, which counts as output that was not read. Each message is asked for
+    /// when it is the next, so their times add up: better keep what is asked for in
     /// [`Identity::data`]. A message may be asked for again before its answer is used.
     fn receive(&self, client: &Arc<Client>, message: &Receiving<'_>) -> Answer<bool> {
         let _ = (client, message);

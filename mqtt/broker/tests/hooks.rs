@@ -437,7 +437,7 @@ fn what_waits_for_an_answer_at_qos_0_slows_its_publisher() {
         }
         writer
     });
-    warden.door.await_somebody();
+    embedded::until("its publisher is held", || broker.broker().counts().held_bytes > 0);
     reader.ping_without_messages();
     assert!(!publishing.is_finished());
     warden.door.open();
@@ -452,7 +452,9 @@ fn what_waits_for_an_answer_at_qos_0_slows_its_publisher() {
 fn a_receiver_that_goes_takes_its_questions_along() {
     for qos in [0, 1] {
         let warden = Arc::new(Warden::default());
-        let broker = Embedded::start(ruled(Arc::clone(&warden)));
+        let hooks = ruled(Arc::clone(&warden));
+        // Nor does it end by itself.
+        let broker = Embedded::start(Hooks { answer_within: 10 * support::PATIENCE, ..hooks });
         let mut reader = broker.connect(Version::V5, "reader");
         reader.subscribe("slow/#", qos);
         broker.connect(Version::V5, "writer").say("slow/1", "x", qos);

@@ -70,8 +70,10 @@ impl<D: Disk> Shell<D> {
     /// Above how much output nothing more is queued for a connection.
     pub(super) fn output_most(&self) -> OutputMost {
         let each = self.shared.options.limits.max_output_bytes;
-        // History that was read for clients is on its way into their outputs.
-        let lane = self.shared.output_bytes().saturating_sub(self.replaying.memory());
+        // History that was read for clients is on its way into their outputs, and so is what waits
+        // for answers about them.
+        let coming = self.replaying.memory() + self.receiving.all_bytes();
+        let lane = self.shared.output_bytes().saturating_sub(coming);
         OutputMost { each, lane }
     }
 
@@ -130,8 +132,14 @@ impl<D: Disk> Shell<D> {
 
     /// A connection has room for output again, or is gone.
     pub(super) fn unclogged(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
-        if self.output_held(io, conn) > self.output_most().now(io) {
-            // When there are answers for what waits, it is looked at again.
+        if let Some(link) = self.links.get_mut(conn)
+            && std::mem::take(&mut link.stuffed)
+        {
+            io.resume(conn);
+        }
+        let waits = self.receiving.bytes(conn) > 0;
+        if waits && self.output_held(io, conn) > self.output_most().now(io) {
+            // Behind the last of what waits for an answer this is asked for again.
             return;
         }
         let clogged = self.clogged.until.remove(&conn);
@@ -140,9 +148,6 @@ impl<D: Disk> Shell<D> {
         }
         let Some(link) = self.links.get_mut(conn) else { return };
         link.slow = false;
-        if std::mem::take(&mut link.stuffed) {
-            io.resume(conn);
-        }
         if let Some(session) = link.session.filter(|_| clogged.is_some()) {
             self.announce_flags(io, session);
         }

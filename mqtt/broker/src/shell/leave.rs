@@ -142,6 +142,7 @@ impl<D: Disk> Shell<D> {
         let Leave { drop_will, expiry_s, closes } = leave;
         self.hand_over_receipts_of(io, conn);
         self.drop_held(conn);
+        self.receiving.forget(conn);
         let Some(link) = self.links.get_mut(conn) else { return };
         let sent = link.out.get().map_or(QueueNumber::ZERO, |out| out.numbers.highest_sent());
         let was_up = link.phase == Phase::Up;

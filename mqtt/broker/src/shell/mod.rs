@@ -567,6 +567,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.go_on_throttled(io);
         self.tell_owed(io);
         self.go_on_crowded(io);
+        self.receiving.end_turn();
         // They may have waited for what was followed just now.
         self.answer_queries(io);
         self.settle();

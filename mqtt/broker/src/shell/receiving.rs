@@ -22,9 +22,15 @@ use super::wire::{Content, Ids, Manner, Receiver};
 use super::{Io, Shell};
 use crate::hooks::{Answer, NoAnswer};
 
-/// See the file. By connection.
+/// See the file.
 #[derive(Debug, Default)]
-pub(super) struct Receiving(FxHashMap<ConnId, Open>);
+pub(super) struct Receiving {
+    open: FxHashMap<ConnId, Open>,
+    /// What waits at QoS 0, of all connections.
+    bytes: usize,
+    /// The message that was copied last in this turn: its next receivers may wait for theirs too.
+    copied: Option<Message>,
+}
 
 #[derive(Debug, Default)]
 struct Open {
@@ -65,18 +71,40 @@ impl Late {
 impl Receiving {
     /// A connection is gone.
     pub(super) fn forget(&mut self, conn: ConnId) {
-        self.0.remove(&conn);
+        if let Some(gone) = self.open.remove(&conn) {
+            self.bytes -= gone.bytes;
+        }
+    }
+
+    /// Others are not copied again.
+    pub(super) fn end_turn(&mut self) {
+        self.copied = None;
+    }
+
+    /// Bytes at QoS 0 that wait for answers. What several receivers have together counts for each.
+    pub(super) const fn all_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn copy(&mut self, content: Content<'_>) -> Message {
+        let copied = self.copied.as_ref().filter(|copied| copied.content().says_the_same(content));
+        if let Some(copied) = copied {
+            return copied.clone();
+        }
+        let copy = Message::copy(content);
+        self.copied = Some(copy.clone());
+        copy
     }
 
     /// Bytes at QoS 0 that wait for an answer.
     #[inline]
     pub(super) fn bytes(&self, conn: ConnId) -> usize {
-        if self.0.is_empty() { 0 } else { self.0.get(&conn).map_or(0, |open| open.bytes) }
+        if self.open.is_empty() { 0 } else { self.open.get(&conn).map_or(0, |open| open.bytes) }
     }
 
     /// What was answered about a message of a queue.
     pub(super) fn permission(&self, conn: ConnId) -> Option<(QueueNumber, bool)> {
-        match self.0.get(&conn)?.queued {
+        match self.open.get(&conn)?.queued {
             Some((number, Permission::Known(may))) => Some((number, may)),
             _ => None,
         }
@@ -84,7 +112,7 @@ impl Receiving {
 
     /// Whether something waits for an answer until then.
     pub(super) fn waits_until(&self, conn: ConnId, due: Millis) -> bool {
-        let Some(open) = self.0.get(&conn) else { return false };
+        let Some(open) = self.open.get(&conn) else { return false };
         let queued = match &open.queued {
             Some((_, Permission::Asked(pending))) => Some(pending.due()),
             _ => None,
@@ -106,7 +134,7 @@ impl<D: Disk> Shell<D> {
             Ok(may) => Permission::Known(may),
             Err(pending) => Permission::Asked(pending),
         };
-        self.receiving.0.entry(conn).or_default().queued = Some((number, permission));
+        self.receiving.open.entry(conn).or_default().queued = Some((number, permission));
     }
 
     /// A message at QoS 0 that cannot be sent before there is an answer, or behind one. `answer`:
@@ -119,11 +147,12 @@ impl<D: Disk> Shell<D> {
         answer: Option<Answer<bool>>,
     ) {
         let ids = ids.to_vec().into();
-        let (message, place) = (Message::copy(content), content.place);
+        let (message, place) = (self.receiving.copy(content), content.place);
         let late = Late { message, retain, ids, place };
         let asked = answer.map(|answer| self.settle_answer(io, conn, answer));
-        let open = self.receiving.0.entry(conn).or_default();
+        let open = self.receiving.open.entry(conn).or_default();
         open.bytes += late.weight();
+        self.receiving.bytes += late.weight();
         open.late.push_back(late);
         match asked {
             Some(Err(pending)) => open.asked = Some(pending),
@@ -135,7 +164,7 @@ impl<D: Disk> Shell<D> {
 
     /// Goes on with what may go out where an answer has come, or is overdue.
     pub(super) fn go_on_receiving(&mut self, io: &mut Io<'_, D>, conn: ConnId) {
-        let Some(open) = self.receiving.0.get_mut(&conn) else { return };
+        let Some(open) = self.receiving.open.get_mut(&conn) else { return };
         if let Some((_, permission)) = &mut open.queued
             && let Permission::Asked(pending) = permission
             && let Some(answer) = pending.poll(io.now()).transpose()
@@ -146,6 +175,8 @@ impl<D: Disk> Shell<D> {
             });
             *permission = Permission::Known(may);
             self.has_come(io, conn, Waits::Answer);
+            // This may come behind the parts of a turn that go on with what follows from it.
+            io.turn_again();
         }
         self.go_on_late(io, conn);
     }
@@ -155,9 +186,10 @@ impl<D: Disk> Shell<D> {
         let mut has_gone_on = false;
         while let Some(may) = self.may_send_late(io, conn) {
             has_gone_on = true;
-            let late = self.receiving.0.get_mut(&conn).and_then(|open| {
+            let late = self.receiving.open.get_mut(&conn).and_then(|open| {
                 let late = open.late.pop_front()?;
                 open.bytes -= late.weight();
+                self.receiving.bytes -= late.weight();
                 Some(late)
             });
             let Some(late) = late else { return };
@@ -176,7 +208,7 @@ impl<D: Disk> Shell<D> {
 
     /// Whether the first message that waits at QoS 0 may go. `None`: it waits on, or there is none.
     fn may_send_late(&mut self, io: &Io<'_, D>, conn: ConnId) -> Option<bool> {
-        let open = self.receiving.0.get_mut(&conn)?;
+        let open = self.receiving.open.get_mut(&conn)?;
         let first = open.late.front()?;
         if let Some(pending) = &mut open.asked {
             let answer = pending.poll(io.now()).transpose()?;
@@ -186,13 +218,17 @@ impl<D: Disk> Shell<D> {
                 false
             }));
         }
+        if first.content().expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms) {
+            // It is counted where it would be sent.
+            return Some(true);
+        }
         let who = self.links.get(conn).and_then(|link| link.who.as_ref());
         let authoriser = self.shared.hooks.authoriser.as_deref();
         let answer = may_receive(authoriser, who, first.content().topic, QoS::AtMostOnce);
         match self.settle_answer(io, conn, answer) {
             Ok(may) => Some(may),
             Err(pending) => {
-                self.receiving.0.entry(conn).or_default().asked = Some(pending);
+                self.receiving.open.entry(conn).or_default().asked = Some(pending);
                 None
             }
         }

@@ -555,7 +555,7 @@ impl<D: Disk> Shell<D> {
 
     /// Bytes of messages that one stretch may bring: what waits of history counts as output does.
     fn stretch_bytes(&self, io: &Io<'_, D>) -> usize {
-        let waits = io.output_held_of_all() + self.replaying.memory;
+        let waits = io.output_held_of_all() + self.replaying.memory + self.receiving.all_bytes();
         self.shared.output_bytes().saturating_sub(waits).clamp(LEAST, STRETCH_BYTES)
     }
 

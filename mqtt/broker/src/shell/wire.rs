@@ -57,6 +57,14 @@ impl<'a> Content<'a> {
         Self { topic, properties, payload, expires_ms: None, time_ms: 0, place: None }
     }
 
+    /// Whether it is the same to a receiver, but for what that is told of its place.
+    pub(super) fn says_the_same(self, other: Content<'_>) -> bool {
+        (self.topic, self.expires_ms, self.time_ms)
+            == (other.topic, other.expires_ms, other.time_ms)
+            && self.properties.as_bytes() == other.properties.as_bytes()
+            && self.payload == other.payload
+    }
+
     /// What it weighs, as its record says.
     pub(super) fn size(self) -> u32 {
         self.record(QoS::AtMostOnce, Decision::NOBODY).size()

@@ -402,3 +402,22 @@ fn aliases_mean_what_they_meant_when_a_publish_came() {
         }
     }
 }
+
+/// What is left of its output when it is said to have drained is more than it may have.
+#[test]
+fn a_receiver_goes_on_however_little_output_it_may_have() {
+    let mut setup = Setup::new(V5);
+    setup.options.limits.max_output_bytes = 1000;
+    let mut world = setup.start();
+    let mut slow = world.guest("slow");
+    world.subscribe(&mut slow, "slow", AtMostOnce);
+    let mut publisher = world.guest("publisher");
+    slow.takes(0);
+    publisher.publish(Line::new("slow", &long(1, 3000), AtMostOnce, 0));
+    world.settle();
+    slow.takes(1 << 20);
+    world.settle();
+    publisher.publish(Line::new("slow", &long(2, 3000), AtMostOnce, 0));
+    world.settle();
+    assert_eq!(slow.got().len(), 2);
+}
