@@ -100,7 +100,7 @@ impl World {
         let lanes = parts.map(|parts| Lane::new(parts, Echo::default(), driver())).collect();
         let server = TlsServer::load(SITE.files()).unwrap();
         let mut world = Self { lanes, server, clients: Vec::new() };
-        let listener = SecuredListener::tls((), ListenerId(0), Arc::clone(&world.server));
+        let listener = SecuredListener::through((), ListenerId(0), Arc::clone(&world.server));
         world.lanes[0].driver_mut().listen(listener).unwrap();
         world
     }

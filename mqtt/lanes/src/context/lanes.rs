@@ -149,7 +149,7 @@ impl Lanes {
         match listener {
             Ok(listener) => {
                 let (id, bound) = (listener.id(), bound(&listener, Endpoint::Tls));
-                self.listen(id, Door::tls(listener, id, server), bound)
+                self.listen(id, Door::through(listener, id, server), bound)
             }
             Err(error) => Completion::ready(Err(error)),
         }

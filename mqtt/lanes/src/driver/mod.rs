@@ -146,8 +146,8 @@ pub enum Event<S> {
     HandshakeDone {
         /// Which one.
         conn: ConnId,
-        /// What it has shown.
-        peer: Arc<TlsPeer>,
+        /// What it has shown, over TLS.
+        peer: Option<Arc<TlsPeer>>,
     },
     /// A handshake has failed. The peer may be told why, and its end is awaited.
     HandshakeFailed(ConnId),

@@ -24,13 +24,13 @@ impl<H: Handler, D: Driver> Lane<H, D> {
         self.core.set_timer(id, LINGER, due);
     }
 
-    pub(super) fn handshake_done(&mut self, id: ConnId, peer: Arc<TlsPeer>) {
+    pub(super) fn handshake_done(&mut self, id: ConnId, peer: Option<Arc<TlsPeer>>) {
         let Some(conn) = self.core.conns.get_mut(id) else { return };
         if conn.phase != Phase::Handshake || conn.flags.has(Flags::DOOMED) {
             return;
         }
         conn.phase = Phase::Open;
-        conn.peer.tls = Some(peer);
+        conn.peer.tls = peer;
         let peer = conn.peer.clone();
         self.core.set_timer(id, LINGER, Millis::NEVER);
         self.call(|handler, io| handler.accepted(io, id, &peer));

@@ -22,7 +22,10 @@ use crate::{
     driver::{Driver, Read, Ready, Write},
     id::ConnId,
     time::Millis,
-    transport::{TlsPeer, TlsVersion},
+    transport::{
+        TlsPeer, TlsVersion,
+        layer::{Session, Step},
+    },
 };
 
 /// What a record has at most.
@@ -58,9 +61,10 @@ enum Stage {
     Shut,
 }
 
+/// See the file.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of one connection")]
-pub(super) struct Session {
-    pub(super) conn: ConnId,
+pub struct TlsSession {
+    conn: ConnId,
     server: Arc<TlsServer>,
     stage: Stage,
     /// `None`: nothing has come yet, and nothing is kept for it.
@@ -89,26 +93,20 @@ pub(super) struct Session {
     /// The peer's end is in sight, and the socket is broken.
     hangup: bool,
     breaks: bool,
-    /// It is among the handshakes that go on next.
-    pub(super) is_queued: bool,
     began: Millis,
     /// Bytes of its handshake.
     received: usize,
 }
 
-/// How a handshake stands.
-#[derive(Debug)]
-pub(super) enum Step {
-    /// It can go on without an event.
-    More,
-    Waits,
-    Done(TlsPeer),
-    /// It has failed; whether the peer is there to be told, and what there is to say.
-    Failed(HandshakeFault, bool, String),
-}
+impl Session for TlsSession {
+    type Server = TlsServer;
+    type Fault = HandshakeFault;
 
-impl Session {
-    pub(super) fn new(server: Arc<TlsServer>) -> Self {
+    /// Each may take a signature, which takes up to a millisecond.
+    const STEPS: usize = 8;
+    const OVERDUE: HandshakeFault = HandshakeFault::Timeout;
+
+    fn new(server: Arc<TlsServer>) -> Self {
         Self {
             // Known when a driver takes it.
             conn: ConnId { index: 0, generation: 0 },
@@ -127,63 +125,60 @@ impl Session {
             ended: false,
             hangup: false,
             breaks: false,
-            is_queued: false,
             began: Millis::default(),
             received: 0,
         }
     }
 
-    pub(super) fn begin(&mut self, conn: ConnId, now: Millis) {
+    fn begin(&mut self, conn: ConnId, now: Millis) {
         self.conn = conn;
         if self.stage == Stage::Handshake {
             self.began = now;
         }
     }
 
-    pub(super) fn is_handshaking(&self) -> bool {
+    /// Nothing but sockets lies below.
+    fn below_done(&mut self, _: Option<Arc<TlsPeer>>) {}
+
+    fn is_handshaking(&self) -> bool {
         self.stage == Stage::Handshake
     }
 
-    pub(super) fn server(&self) -> &Arc<TlsServer> {
-        &self.server
-    }
-
-    /// Whether something has come of it.
-    pub(super) fn has_begun(&self) -> bool {
+    fn has_begun(&self) -> bool {
         self.tls.is_some()
     }
 
-    pub(super) fn note(&mut self, ready: Ready) {
+    fn note(&mut self, ready: Ready) {
         self.hangup |= ready.hangup;
         self.breaks |= ready.broken;
     }
 
     /// What an open session's socket has for the lane, which was told nothing before.
-    pub(super) fn noted(&self) -> Ready {
+    fn noted(&self) -> Ready {
         let (hangup, broken) = (self.hangup, self.breaks);
         Ready { readable: true, hangup, broken, ..Ready::default() }
     }
 
     /// Memory of what waits here. Begins of records are not counted.
-    pub(super) fn held(&self) -> usize {
+    fn held(&self) -> usize {
         let message = if self.is_handshaking() { self.received.min(MESSAGE_MOST) } else { 0 };
         self.plain + self.unsent + self.early.capacity() + self.late.capacity() + message
     }
 
     /// Whether there is something for the lane without a further event.
-    pub(super) fn has_input(&self) -> bool {
+    fn has_input(&self) -> bool {
         self.plain > 0 || !self.early.is_empty() || self.fatal.is_some() || self.ended
     }
 
     /// How much can be read without anything else from the peer, at most, where so much is in the
     /// socket: the begin of a record may be here.
-    pub(super) fn unread(&self, below: usize) -> usize {
+    fn unread(&self, below: usize) -> usize {
         let coming = below + self.early.len();
         self.plain + if coming > 0 { coming + RECORD_MOST } else { 0 }
     }
 
     /// One step of the handshake: what one read gives.
-    pub(super) fn step<D: Driver>(&mut self, driver: &mut D, scratch: &mut [u8]) -> Step {
+    fn step<D: Driver>(&mut self, driver: &mut D, scratch: &mut [u8]) -> Step<HandshakeFault> {
         assert!(self.early.is_empty(), "a handshake has read more than it took");
         let more = match driver.read(self.conn, &mut scratch[..HANDSHAKE_PIECE]) {
             Read::Bytes(count, more) => {
@@ -214,7 +209,7 @@ impl Session {
                 let peer = peer(tls, driver.now().since(self.began));
                 self.seals = seals(tls);
                 self.stage = Stage::Open;
-                Step::Done(peer)
+                Step::Done(Some(Arc::new(peer)))
             }
             _ if self.ended => Step::Failed(HandshakeFault::Gone, false, "close_notify".to_owned()),
             _ if self.received > HANDSHAKE_MOST => Step::Failed(
@@ -228,10 +223,135 @@ impl Session {
     }
 
     /// What comes from now on is thrown away.
-    pub(super) fn refuse(&mut self) {
+    fn refuse(&mut self) {
         self.stage = Stage::Shut;
     }
 
+    /// A read of the lane.
+    fn read<D: Driver>(&mut self, driver: &mut D, into: &mut [u8], scratch: &mut [u8]) -> Read {
+        if self.stage == Stage::Shut {
+            return driver.read(self.conn, into);
+        }
+        let most = into.len().min(scratch.len());
+        let early = std::mem::take(&mut self.early);
+        let given = self.feed(&early, into);
+        if given > 0 {
+            self.flush_late(driver);
+            return Read::Bytes(given, true);
+        }
+        let mut left = scratch.len();
+        for _ in 0..READS {
+            if left == 0 {
+                break;
+            }
+            if self.fatal.is_some() {
+                return Read::Failed(self.fault());
+            }
+            if self.ended {
+                return Read::Ended;
+            }
+            let (count, more) = match driver.read(self.conn, &mut scratch[..most.min(left)]) {
+                Read::Bytes(count, more) => (count, more),
+                // Without a close_notify: that is an end as any other, as it is for brokers.
+                Read::Ended => {
+                    self.ended = true;
+                    return Read::Ended;
+                }
+                other => return other,
+            };
+            left -= count;
+            let given = self.feed(&scratch[..count], into);
+            self.flush_late(driver);
+            if given > 0 {
+                return Read::Bytes(given, more || self.has_input());
+            }
+        }
+        Read::Bytes(0, true)
+    }
+
+    /// A write of the lane. `true`: it took less than the socket would, and the lane is to be told
+    /// that it can go on.
+    fn write<D: Driver>(&mut self, driver: &mut D, pieces: &[IoSlice<'_>]) -> (Write, bool) {
+        match self.flush(driver) {
+            Ok(true) => {}
+            Ok(false) => return (Write::Took(0), false),
+            Err(kind) => return (Write::Failed(kind), false),
+        }
+        let total: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut at = usize::from(std::mem::take(&mut self.ahead));
+        assert!(at <= total, "the byte that is ahead is the lane's next");
+        let most = total.min(at + WRITE_MOST);
+        while at < most {
+            match self.seal(pieces, at) {
+                Ok(sealed) => at += sealed,
+                Err(kind) => {
+                    // Why goes out, and then nothing more.
+                    self.flush_late(driver);
+                    self.broken = Some(kind);
+                    return (Write::Failed(kind), false);
+                }
+            }
+            match self.flush(driver) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.ahead = true;
+                    return (Write::Took(at - 1), false);
+                }
+                Err(kind) => return (Write::Failed(kind), false),
+            }
+        }
+        (Write::Took(at), at < total)
+    }
+
+    /// Sends what the lane has not asked for: answers of the protocol. That it fails is told to the
+    /// lane when it writes.
+    fn flush_late<D: Driver>(&mut self, driver: &mut D) {
+        let _ = self.flush(driver);
+    }
+
+    /// Whether records wait for room.
+    fn waits_for_room(&self) -> bool {
+        self.broken.is_none()
+            && (!self.late.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write()))
+    }
+
+    /// Nothing follows: says so, and shuts the socket behind it.
+    fn shut<D: Driver>(&mut self, driver: &mut D) {
+        if let Some(tls) = &mut self.tls
+            && self.stage == Stage::Open
+            && self.fatal.is_none()
+        {
+            tls.send_close_notify();
+            // What is wrong with what comes behind it cannot be said any more.
+            self.stage = Stage::Shut;
+        }
+        self.shuts = true;
+        self.flush_late(driver);
+    }
+
+    /// What the driver that gives it away had taken of it.
+    fn travel(&mut self, unread: &[u8], unsent: Vec<u8>) {
+        self.early.extend_from_slice(unread);
+        let behind = std::mem::replace(&mut self.late, unsent);
+        self.late.extend_from_slice(&behind);
+    }
+
+    fn count_done(&self, peer: Option<&TlsPeer>) {
+        self.server.count_done(peer.is_some_and(|peer| peer.resumed));
+    }
+
+    fn count_failed(&self, why: HandshakeFault) -> bool {
+        self.server.count_failed(why);
+        // Those who look whether the port is open do just that.
+        why != HandshakeFault::Gone
+    }
+
+    fn say_failed(why: HandshakeFault, what: &str, failed: u64) {
+        tracing::warn!(fault = why.name(), what, failed, "TLS handshakes fail");
+    }
+}
+
+impl TlsSession {
     fn start(&mut self) -> Result<(), Error> {
         if self.tls.is_none() {
             let mut tls = ServerConnection::new(self.server.config())?;
@@ -290,97 +410,12 @@ impl Session {
         count
     }
 
-    /// A read of the lane.
-    pub(super) fn read<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        into: &mut [u8],
-        scratch: &mut [u8],
-    ) -> Read {
-        if self.stage == Stage::Shut {
-            return driver.read(self.conn, into);
-        }
-        let most = into.len().min(scratch.len());
-        let early = std::mem::take(&mut self.early);
-        let given = self.feed(&early, into);
-        if given > 0 {
-            self.flush_late(driver);
-            return Read::Bytes(given, true);
-        }
-        let mut left = scratch.len();
-        for _ in 0..READS {
-            if left == 0 {
-                break;
-            }
-            if self.fatal.is_some() {
-                return Read::Failed(self.fault());
-            }
-            if self.ended {
-                return Read::Ended;
-            }
-            let (count, more) = match driver.read(self.conn, &mut scratch[..most.min(left)]) {
-                Read::Bytes(count, more) => (count, more),
-                // Without a close_notify: that is an end as any other, as it is for brokers.
-                Read::Ended => {
-                    self.ended = true;
-                    return Read::Ended;
-                }
-                other => return other,
-            };
-            left -= count;
-            let given = self.feed(&scratch[..count], into);
-            self.flush_late(driver);
-            if given > 0 {
-                return Read::Bytes(given, more || self.has_input());
-            }
-        }
-        Read::Bytes(0, true)
-    }
-
     /// Why its input has failed.
     fn fault(&self) -> ErrorKind {
         match self.fatal {
             Some(Error::AlertReceived(_)) => ErrorKind::ConnectionAborted,
             _ => ErrorKind::InvalidData,
         }
-    }
-
-    /// A write of the lane. `true`: it took less than the socket would, and the lane is to be told
-    /// that it can go on.
-    pub(super) fn write<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        pieces: &[IoSlice<'_>],
-    ) -> (Write, bool) {
-        match self.flush(driver) {
-            Ok(true) => {}
-            Ok(false) => return (Write::Took(0), false),
-            Err(kind) => return (Write::Failed(kind), false),
-        }
-        let total: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mut at = usize::from(std::mem::take(&mut self.ahead));
-        assert!(at <= total, "the byte that is ahead is the lane's next");
-        let most = total.min(at + WRITE_MOST);
-        while at < most {
-            match self.seal(pieces, at) {
-                Ok(sealed) => at += sealed,
-                Err(kind) => {
-                    // Why goes out, and then nothing more.
-                    self.flush_late(driver);
-                    self.broken = Some(kind);
-                    return (Write::Failed(kind), false);
-                }
-            }
-            match self.flush(driver) {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.ahead = true;
-                    return (Write::Took(at - 1), false);
-                }
-                Err(kind) => return (Write::Failed(kind), false),
-            }
-        }
-        (Write::Took(at), at < total)
     }
 
     /// Encrypts some of the pieces, without their first `skip` bytes.
@@ -453,39 +488,6 @@ impl Session {
         }
         self.unsent = 0;
         Ok(true)
-    }
-
-    /// Sends what the lane has not asked for: answers of the protocol. That it fails is told to the
-    /// lane when it writes.
-    pub(super) fn flush_late<D: Driver>(&mut self, driver: &mut D) {
-        let _ = self.flush(driver);
-    }
-
-    /// Whether records wait for room.
-    pub(super) fn waits_for_room(&self) -> bool {
-        self.broken.is_none()
-            && (!self.late.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write()))
-    }
-
-    /// Nothing follows: says so, and shuts the socket behind it.
-    pub(super) fn shut<D: Driver>(&mut self, driver: &mut D) {
-        if let Some(tls) = &mut self.tls
-            && self.stage == Stage::Open
-            && self.fatal.is_none()
-        {
-            tls.send_close_notify();
-            // What is wrong with what comes behind it cannot be said any more.
-            self.stage = Stage::Shut;
-        }
-        self.shuts = true;
-        self.flush_late(driver);
-    }
-
-    /// What the driver that gives it away had taken of it.
-    pub(super) fn travel(&mut self, unread: &[u8], unsent: Vec<u8>) {
-        self.early.extend_from_slice(unread);
-        let behind = std::mem::replace(&mut self.late, unsent);
-        self.late.extend_from_slice(&behind);
     }
 }
 

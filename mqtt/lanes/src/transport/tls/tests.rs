@@ -21,10 +21,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-use super::{
-    HandshakeFault, Secured, SecuredListener, TlsFiles, TlsServer,
-    session::{Session, Step},
-};
+use super::{HandshakeFault, Secured, SecuredListener, TlsFiles, TlsServer, session::TlsSession};
 use crate::{
     driver::{
         Driver, Event, Read, Ready, Rest, Write,
@@ -32,6 +29,7 @@ use crate::{
     },
     id::{ConnId, ListenerId},
     time::Millis,
+    transport::layer::{Session, Step},
     waker::LaneWaker,
 };
 
@@ -118,7 +116,7 @@ fn exchange(client: &mut ClientConnection, mem: &MemPeer) -> io::Result<Vec<u8>>
 struct Served {
     driver: MemDriver,
     mem: MemPeer,
-    session: Session,
+    session: TlsSession,
     scratch: Vec<u8>,
 }
 
@@ -132,7 +130,7 @@ impl Served {
         driver.wait(Rest::Now, &LaneWaker::flag_only(), &mut events);
         let Some(Event::Accepted(accepted)) = events.pop() else { panic!("{events:?}") };
         driver.add(conn, accepted.socket).unwrap();
-        let mut session = Session::new(server);
+        let mut session = TlsSession::new(server);
         session.begin(conn, Millis::default());
         let name = ServerName::try_from("localhost").unwrap();
         let mut client = ClientConnection::new(config, name).unwrap();
@@ -320,7 +318,7 @@ impl Crowd {
     fn new() -> Self {
         let (server, config) = settings(&TLS13, 1 << 24);
         let mut secured = Secured::new(MemDriver::default());
-        let listener = SecuredListener::tls((), ListenerId(0), Arc::clone(&server));
+        let listener = SecuredListener::through((), ListenerId(0), Arc::clone(&server));
         secured.listen(listener).unwrap();
         Self { secured, server, config, clients: Vec::new() }
     }
