@@ -1,4 +1,5 @@
-//! Endpoints as users write them: `tcp://host:port`, `tls://host:port`.
+//! Endpoints as users write them: `tcp://host:port`, `tls://host:port`, `ws://host:port/path`,
+//! `wss://host:port/path`.
 //!
 //! Assumes: nothing is resolved or bound here. A transport that this build lacks is named in the
 //! error, so that a typing mistake and a missing feature read differently.
@@ -12,10 +13,15 @@ pub const DEFAULT_PORT: u16 = 1883;
 /// The port of an endpoint over TLS that names none.
 pub const DEFAULT_TLS_PORT: u16 = 8883;
 
+/// The ports of endpoints over WebSocket that name none, without TLS and with it (RFC 6455, 3).
+pub const DEFAULT_WEB_PORTS: [u16; 2] = [80, 443];
+
 /// Transports that are planned and not built in.
-const ABSENT: [&str; 6] = ["ws", "wss", "quic", "ipc", "inproc", "udp"];
+const ABSENT: [&str; 4] = ["quic", "ipc", "inproc", "udp"];
 /// Names of the TLS transport.
 const TLS: [&str; 2] = ["tls", "mqtts"];
+/// Those of WebSocket, without TLS and with it.
+const WEB: [&str; 2] = ["ws", "wss"];
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +31,10 @@ pub enum Endpoint {
     Tcp(TcpEndpoint),
     /// `tls://host:port`: TLS over TCP.
     Tls(TcpEndpoint),
+    /// `ws://host:port/path`: WebSocket over TCP.
+    Ws(WebEndpoint),
+    /// `wss://host:port/path`: WebSocket over TLS.
+    Wss(WebEndpoint),
 }
 
 impl Endpoint {
@@ -32,8 +42,40 @@ impl Endpoint {
     pub fn tcp(&self) -> &TcpEndpoint {
         match self {
             Self::Tcp(tcp) | Self::Tls(tcp) => tcp,
+            Self::Ws(web) | Self::Wss(web) => &web.tcp,
         }
     }
+
+    /// The same at another TCP endpoint.
+    pub(crate) fn at(mut self, at: TcpEndpoint) -> Self {
+        match &mut self {
+            Self::Tcp(tcp) | Self::Tls(tcp) => *tcp = at,
+            Self::Ws(web) | Self::Wss(web) => web.tcp = at,
+        }
+        self
+    }
+
+    /// Whether it takes a certificate to listen there.
+    pub fn is_over_tls(&self) -> bool {
+        matches!(self, Self::Tls(_) | Self::Wss(_))
+    }
+
+    /// What it says for WebSocket, if it is for that.
+    pub fn web(&self) -> Option<&WebEndpoint> {
+        match self {
+            Self::Tcp(_) | Self::Tls(_) => None,
+            Self::Ws(web) | Self::Wss(web) => Some(web),
+        }
+    }
+}
+
+/// A host, a port and a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WebEndpoint {
+    /// Host and port.
+    pub tcp: TcpEndpoint,
+    /// Which path is served, with its first slash; `None`: whatever a client asks for.
+    pub path: Option<String>,
 }
 
 /// A host and a port.
@@ -87,7 +129,7 @@ pub enum BindError {
     #[error("{0}: TLS takes a certificate")]
     NoCertificate(Endpoint),
     /// It is no endpoint over TLS, and there is a certificate for it.
-    #[error("{0}: a certificate is for tls:// only")]
+    #[error("{0}: a certificate is for tls:// and wss:// only")]
     NotTls(Endpoint),
     /// Its host name means no address.
     #[error("cannot resolve {endpoint}: {source}")]
@@ -125,13 +167,30 @@ impl FromStr for Endpoint {
             tls if TLS.contains(&tls) && cfg!(feature = "tls") => tcp(rest, DEFAULT_TLS_PORT)
                 .map(Endpoint::Tls)
                 .map_err(|reason| EndpointError::Address { endpoint, reason }),
-            tls if TLS.contains(&tls) => Err(EndpointError::NotInThisBuild { endpoint, scheme }),
+            "ws" if cfg!(feature = "web") => web(rest, DEFAULT_WEB_PORTS[0])
+                .map(Endpoint::Ws)
+                .map_err(|reason| EndpointError::Address { endpoint, reason }),
+            "wss" if cfg!(all(feature = "web", feature = "tls")) => web(rest, DEFAULT_WEB_PORTS[1])
+                .map(Endpoint::Wss)
+                .map_err(|reason| EndpointError::Address { endpoint, reason }),
+            known if TLS.contains(&known) || WEB.contains(&known) => {
+                Err(EndpointError::NotInThisBuild { endpoint, scheme })
+            }
             known if ABSENT.contains(&known) => {
                 Err(EndpointError::NotInThisBuild { endpoint, scheme })
             }
             _ => Err(EndpointError::UnknownScheme { endpoint, scheme }),
         }
     }
+}
+
+fn web(rest: &str, default_port: u16) -> Result<WebEndpoint, &'static str> {
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if path.contains(['?', '#']) || !path.chars().all(|char| char.is_ascii_graphic()) {
+        return Err("not a path");
+    }
+    let path = Some(path).filter(|path| path.len() > 1).map(str::to_owned);
+    Ok(WebEndpoint { tcp: tcp(host, default_port)?, path })
 }
 
 fn tcp(rest: &str, default_port: u16) -> Result<TcpEndpoint, &'static str> {
@@ -173,12 +232,15 @@ impl fmt::Display for Endpoint {
         let scheme = match self {
             Self::Tcp(_) => "tcp",
             Self::Tls(_) => "tls",
+            Self::Ws(_) => "ws",
+            Self::Wss(_) => "wss",
         };
         let TcpEndpoint { host, port } = self.tcp();
+        let path = self.web().and_then(|web| web.path.as_deref()).unwrap_or_default();
         if host.contains(':') {
-            write!(f, "{scheme}://[{host}]:{port}")
+            write!(f, "{scheme}://[{host}]:{port}{path}")
         } else {
-            write!(f, "{scheme}://{host}:{port}")
+            write!(f, "{scheme}://{host}:{port}{path}")
         }
     }
 }
@@ -217,10 +279,36 @@ mod tests {
         assert!(matches!(shown("tls://:1"), Err(EndpointError::Address { .. })));
     }
 
+    #[cfg(all(feature = "web", feature = "tls"))]
+    #[test]
+    fn endpoints_of_websockets_are_read_and_written() {
+        for (text, expected) in [
+            ("ws://0.0.0.0:8083", "ws://0.0.0.0:8083"),
+            ("ws://0.0.0.0:8083/", "ws://0.0.0.0:8083"),
+            ("WS://[::1]/mqtt", "ws://[::1]:80/mqtt"),
+            ("wss://localhost/a/b", "wss://localhost:443/a/b"),
+        ] {
+            assert_eq!(shown(text).as_deref(), Ok(expected));
+        }
+        for text in ["ws://:1", "ws:///mqtt", "ws://a:1/b?c", "wss://a/b c", "ws://a:b/mqtt"] {
+            assert!(matches!(shown(text), Err(EndpointError::Address { .. })), "{text}");
+        }
+    }
+
+    #[cfg(not(feature = "web"))]
+    #[test]
+    fn a_build_without_websocket_says_so() {
+        let error = shown("wss://example:443").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "endpoint \"wss://example:443\": the wss transport is not in this build yet"
+        );
+    }
+
     #[cfg(not(feature = "tls"))]
     #[test]
     fn a_build_without_tls_says_so() {
-        for text in ["tls://localhost", "mqtts://localhost:8883"] {
+        for text in ["tls://localhost", "mqtts://localhost:8883", "wss://localhost"] {
             assert!(matches!(shown(text), Err(EndpointError::NotInThisBuild { .. })));
         }
     }
@@ -251,10 +339,10 @@ mod tests {
 
     #[test]
     fn a_transport_that_is_not_built_in_is_named() {
-        let error = shown("wss://example:443").unwrap_err();
+        let error = shown("quic://example:443").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "endpoint \"wss://example:443\": the wss transport is not in this build yet"
+            "endpoint \"quic://example:443\": the quic transport is not in this build yet"
         );
     }
 }

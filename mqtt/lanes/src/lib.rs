@@ -64,13 +64,18 @@ mod waker;
 pub use crate::transport::tls::{
     ClientCerts, FileFault, HandshakeFault, TlsError, TlsFiles, TlsPart, TlsServer, TlsStats,
 };
+#[cfg(feature = "web")]
+pub use crate::transport::web::{WebFault, WebServer, WebStats};
 pub use crate::{
     admission::{Admission, Excess, ListenerStats},
     app::{Close, CloseReason, Handler, PeerInfo},
     context::{Bound, Completion, Context, ContextBuilder, Lanes, Seat},
     core::{BufferTotals, Counters, Limits},
     driver::{BusyPoll, DriverKind},
-    endpoint::{BindError, DEFAULT_PORT, DEFAULT_TLS_PORT, Endpoint, EndpointError, TcpEndpoint},
+    endpoint::{
+        BindError, DEFAULT_PORT, DEFAULT_TLS_PORT, DEFAULT_WEB_PORTS, Endpoint, EndpointError,
+        TcpEndpoint, WebEndpoint,
+    },
     id::{ConnId, LaneIndex, ListenerId, TimerSlot, WatchId},
     io::{LaneIo, Output},
     lane::{Lane, LaneParts, group},

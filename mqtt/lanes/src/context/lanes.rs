@@ -16,10 +16,12 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::completion::{Completion, Promise, promise};
 #[cfg(feature = "tls")]
 use crate::transport::tls::TlsServer;
+#[cfg(feature = "web")]
+use crate::transport::web::WebServer;
 use crate::{
     admission::{ListenerStats, Taken},
     app::Handler,
-    driver::{Driver, DriverKind, LaneDriver},
+    driver::{DriverKind, LaneDriver, LaneListener, Layers},
     endpoint::{BindError, Endpoint, TcpEndpoint},
     id::ListenerId,
     lane::{Command, Lane},
@@ -45,12 +47,9 @@ struct Inner {
 
 #[derive(Debug)]
 struct Handle {
-    commands: Sender<Command<Door>>,
+    commands: Sender<Command<LaneListener>>,
     waker: LaneWaker,
 }
-
-/// A listener, as the lanes' driver takes it.
-type Door = <LaneDriver as Driver>::Listener;
 
 /// Promises that are kept, by being dropped, when the last lane has ended.
 #[derive(Debug, Default)]
@@ -67,9 +66,12 @@ pub struct Bound {
     pub addr: SocketAddr,
     /// What it counts.
     pub stats: Arc<ListenerStats>,
+    /// What its handshakes come to, if it is for WebSocket.
+    #[cfg(feature = "web")]
+    pub web: Option<Arc<WebServer>>,
 }
 
-type Seated<H> = Vec<(Sender<Command<Door>>, Lane<H, LaneDriver>)>;
+type Seated<H> = Vec<(Sender<Command<LaneListener>>, Lane<H, LaneDriver>)>;
 
 impl Lanes {
     pub(super) fn start<H: Handler + Send + 'static>(
@@ -118,17 +120,12 @@ impl Lanes {
         endpoint: &str,
         options: BindOptions,
     ) -> Completion<Result<Bound, BindError>> {
-        let listener = match endpoint.parse() {
-            Ok(endpoint @ Endpoint::Tcp(_)) => self.listener(endpoint, options),
-            Ok(endpoint) => Err(BindError::NoCertificate(endpoint)),
-            Err(error) => Err(error.into()),
-        };
-        match listener {
-            Ok(listener) => {
-                let (id, bound) = (listener.id(), bound(&listener, Endpoint::Tcp));
-                self.listen(id, plain(listener), bound)
+        match endpoint.parse::<Endpoint>() {
+            Ok(endpoint) if endpoint.is_over_tls() => {
+                Completion::ready(Err(BindError::NoCertificate(endpoint)))
             }
-            Err(error) => Completion::ready(Err(error)),
+            Ok(endpoint) => self.bind_with(endpoint, options, Layers::default()),
+            Err(error) => Completion::ready(Err(error.into())),
         }
     }
 
@@ -141,26 +138,50 @@ impl Lanes {
         options: BindOptions,
         server: Arc<TlsServer>,
     ) -> Completion<Result<Bound, BindError>> {
-        let listener = match endpoint.parse() {
-            Ok(endpoint @ Endpoint::Tls(_)) => self.listener(endpoint, options),
-            Ok(endpoint) => Err(BindError::NotTls(endpoint)),
-            Err(error) => Err(error.into()),
-        };
-        match listener {
-            Ok(listener) => {
-                let (id, bound) = (listener.id(), bound(&listener, Endpoint::Tls));
-                self.listen(id, Door::through(listener, id, server), bound)
+        match endpoint.parse::<Endpoint>() {
+            Ok(endpoint) if endpoint.is_over_tls() => {
+                self.bind_with(endpoint, options, Layers { tls: Some(server), ..Layers::default() })
             }
-            Err(error) => Completion::ready(Err(error)),
+            Ok(endpoint) => Completion::ready(Err(BindError::NotTls(endpoint))),
+            Err(error) => Completion::ready(Err(error.into())),
         }
     }
 
-    fn listener(&self, endpoint: Endpoint, options: BindOptions) -> Result<Listener, BindError> {
+    fn bind_with(
+        &self,
+        endpoint: Endpoint,
+        options: BindOptions,
+        layers: Layers,
+    ) -> Completion<Result<Bound, BindError>> {
+        #[cfg(feature = "web")]
+        let web = endpoint.web().map(|web| Arc::new(WebServer::new(web.path.clone())));
+        #[cfg(feature = "web")]
+        let layers = Layers { web: web.clone(), ..layers };
+        let listener = match self.listener(&endpoint, options) {
+            Ok(listener) => listener,
+            Err(error) => return Completion::ready(Err(error)),
+        };
+        let (id, addr, stats) = (listener.id(), listener.addr(), listener.stats());
+        let endpoint = endpoint.at(TcpEndpoint { host: addr.ip().to_string(), port: addr.port() });
+        let bound = Bound {
+            id,
+            endpoint,
+            addr,
+            stats,
+            #[cfg(feature = "web")]
+            web,
+        };
+        self.listen(id, layers.wrap(listener), bound)
+    }
+
+    fn listener(&self, endpoint: &Endpoint, options: BindOptions) -> Result<Listener, BindError> {
         let TcpEndpoint { host, port } = endpoint.tcp();
         let addrs = (host.as_str(), *port).to_socket_addrs();
         let addrs = match addrs {
             Ok(addrs) => addrs,
-            Err(source) => return Err(BindError::Resolve { endpoint, source }),
+            Err(source) => {
+                return Err(BindError::Resolve { endpoint: endpoint.clone(), source });
+            }
         };
         let id = ListenerId(self.0.next_listener.fetch_add(1, Ordering::Relaxed));
         let mut refusal = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -170,13 +191,13 @@ impl Lanes {
                 Err(error) => refusal = error,
             }
         }
-        Err(BindError::Bind { endpoint, source: refusal })
+        Err(BindError::Bind { endpoint: endpoint.clone(), source: refusal })
     }
 
     fn listen(
         &self,
         id: ListenerId,
-        listener: Door,
+        listener: LaneListener,
         bound: Bound,
     ) -> Completion<Result<Bound, BindError>> {
         let (promise, completion) = promise(Err(BindError::Stopped));
@@ -239,26 +260,10 @@ impl Lanes {
 
 impl Handle {
     /// A lane that has stopped drops the command, and with it the promise.
-    fn ask(&self, command: Command<Door>) {
+    fn ask(&self, command: Command<LaneListener>) {
         let _ = self.commands.send(command);
         self.waker.wake();
     }
-}
-
-fn bound(listener: &Listener, endpoint: impl FnOnce(TcpEndpoint) -> Endpoint) -> Bound {
-    let addr = listener.addr();
-    let tcp = TcpEndpoint { host: addr.ip().to_string(), port: addr.port() };
-    Bound { id: listener.id(), endpoint: endpoint(tcp), addr, stats: listener.stats() }
-}
-
-#[cfg(feature = "tls")]
-fn plain(listener: Listener) -> Door {
-    Door::plain(listener)
-}
-
-#[cfg(not(feature = "tls"))]
-fn plain(listener: Listener) -> Door {
-    listener
 }
 
 fn pin_to(core: usize) {

@@ -4,37 +4,100 @@
 use std::{
     io::{self, IoSlice},
     os::fd::OwnedFd,
+    sync::Arc,
 };
 
 use super::{
     BusyPoll, Driver, Event, Read, Rest, Taken, Write, epoll::EpollDriver, uring::UringDriver,
 };
 #[cfg(feature = "tls")]
-use crate::transport::tls::Secured;
+use crate::transport::tls::{Secured, SecuredListener};
+#[cfg(feature = "web")]
+use crate::transport::web::{Web, WebListener};
 use crate::{
     id::{ConnId, ListenerId, WatchId},
     listener::Listener,
     time::Millis,
+    transport::{TlsServer, WebServer},
     waker::LaneWaker,
 };
 
-/// The driver of lanes that run as threads.
+/// What stands between sockets and lanes, of what this build has: TLS, and over it WebSocket.
 #[cfg(feature = "tls")]
-pub(crate) type LaneDriver = Secured<ChosenDriver>;
-/// The driver of lanes that run as threads.
+type Below = Secured<ChosenDriver>;
 #[cfg(not(feature = "tls"))]
-pub(crate) type LaneDriver = ChosenDriver;
+type Below = ChosenDriver;
 
-/// What stands between it and the lane.
-#[cfg(feature = "tls")]
+/// The driver of lanes that run as threads.
+#[cfg(feature = "web")]
+pub(crate) type LaneDriver = Web<Below>;
+/// The driver of lanes that run as threads.
+#[cfg(not(feature = "web"))]
+pub(crate) type LaneDriver = Below;
+
+/// A listener, as the lanes' driver takes it.
+pub(crate) type LaneListener = <LaneDriver as Driver>::Listener;
+
+/// Puts it between.
 pub(crate) fn wrap(driver: ChosenDriver) -> LaneDriver {
-    Secured::new(driver)
+    #[cfg(feature = "tls")]
+    let driver = Secured::new(driver);
+    #[cfg(feature = "web")]
+    let driver = Web::new(driver);
+    driver
 }
 
-/// What stands between it and the lane: nothing.
+/// Of this, what the connections of a listener have.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    pub(crate) tls: Option<Arc<TlsServer>>,
+    pub(crate) web: Option<Arc<WebServer>>,
+}
+
+impl Layers {
+    /// Puts it between for a listener.
+    pub(crate) fn wrap(self, listener: Listener) -> LaneListener {
+        let id = listener.id();
+        over_web(over_tls(listener, id, self.tls), id, self.web)
+    }
+}
+
+#[cfg(feature = "tls")]
+fn over_tls(
+    listener: Listener,
+    id: ListenerId,
+    server: Option<Arc<TlsServer>>,
+) -> <Below as Driver>::Listener {
+    match server {
+        Some(server) => SecuredListener::through(listener, id, server),
+        None => SecuredListener::plain(listener),
+    }
+}
+
 #[cfg(not(feature = "tls"))]
-pub(crate) fn wrap(driver: ChosenDriver) -> LaneDriver {
-    driver
+fn over_tls(listener: Listener, _: ListenerId, _: Option<Arc<TlsServer>>) -> Listener {
+    listener
+}
+
+#[cfg(feature = "web")]
+fn over_web(
+    listener: <Below as Driver>::Listener,
+    id: ListenerId,
+    server: Option<Arc<WebServer>>,
+) -> LaneListener {
+    match server {
+        Some(server) => WebListener::through(listener, id, server),
+        None => WebListener::plain(listener),
+    }
+}
+
+#[cfg(not(feature = "web"))]
+fn over_web(
+    listener: <Below as Driver>::Listener,
+    _: ListenerId,
+    _: Option<Arc<WebServer>>,
+) -> LaneListener {
+    listener
 }
 
 /// What lanes wait and send by.

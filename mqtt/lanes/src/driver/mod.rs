@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::chosen::{ChosenDriver, LaneDriver, wrap};
+pub(crate) use self::chosen::{ChosenDriver, LaneDriver, LaneListener, Layers, wrap};
 pub use self::{chosen::DriverKind, spin::BusyPoll};
 use crate::{
     admission::Admission,
