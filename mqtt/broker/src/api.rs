@@ -184,12 +184,12 @@ impl Broker {
     pub async fn bind(&self, endpoint: &str) -> Result<Bound, BindError> {
         let options = self.bind_options(endpoint);
         let bound = self.0.lanes.bind(endpoint, options).await?;
-        self.0.shared.name_listener(options.tag, &bound.endpoint.to_string(), &bound.stats);
+        self.0.shared.name_listener(options.tag, &bound);
         Ok(bound)
     }
 
-    /// The same over TLS, `tls://host:port`. `server` may serve several endpoints, and reads its
-    /// files again when it is told to.
+    /// The same over TLS, `tls://host:port` or `wss://host:port/path`. `server` may serve several
+    /// endpoints, and reads its files again when it is told to.
     ///
     /// # Errors
     /// As [`Broker::bind`].
@@ -202,7 +202,7 @@ impl Broker {
         let options = self.bind_options(endpoint);
         let bound = self.0.lanes.bind_tls(endpoint, options, Arc::clone(&server)).await?;
         self.0.shared.secure(&server);
-        self.0.shared.name_listener(options.tag, &bound.endpoint.to_string(), &bound.stats);
+        self.0.shared.name_listener(options.tag, &bound);
         Ok(bound)
     }
 

@@ -130,6 +130,10 @@ pub enum Transport {
     Tcp,
     /// TLS over TCP.
     Tls,
+    /// WebSocket over TCP.
+    WebSocket,
+    /// WebSocket over TLS.
+    WebSocketTls,
 }
 
 /// Who wants to connect, by its own account.

@@ -10,6 +10,8 @@ use std::time::Instant;
 use zzq_lanes::{CloseReason, ListenerStats};
 #[cfg(feature = "tls")]
 use zzq_lanes::{HandshakeFault, TlsStats};
+#[cfg(feature = "web")]
+use zzq_lanes::{WebFault, WebStats};
 use zzq_types::ReasonCode;
 
 use crate::hooks::Dropped;
@@ -93,6 +95,19 @@ impl Counts {
         self.handshakes_timeout += stats.failed(HandshakeFault::Timeout);
     }
 
+    /// Adds what the handshakes of endpoints for WebSocket have come to.
+    #[cfg(feature = "web")]
+    pub(crate) fn add_web_handshakes(&mut self, stats: &WebStats) {
+        self.web_handshakes += stats.done;
+        self.web_handshakes_failed +=
+            WebFault::ALL.map(|why| stats.failed(why)).iter().sum::<u64>();
+        self.web_handshakes_not_web +=
+            stats.failed(WebFault::NotHttp) + stats.failed(WebFault::NotWebSocket);
+        self.web_handshakes_path += stats.failed(WebFault::Path);
+        self.web_handshakes_subprotocol += stats.failed(WebFault::Subprotocol);
+        self.web_handshakes_timeout += stats.failed(WebFault::Timeout);
+    }
+
     /// Messages dropped so far, for whatever reason.
     pub fn dropped(&self) -> u64 {
         self.drops().iter().map(|(_, count)| count).sum()
@@ -139,6 +154,18 @@ counters! {
     handshakes_not_tls,
     /// Because they took too long.
     handshakes_timeout,
+    /// Handshakes for WebSocket that are done.
+    web_handshakes,
+    /// Those that failed.
+    web_handshakes_failed,
+    /// Of these because what came was no request for a WebSocket.
+    web_handshakes_not_web,
+    /// Because of the path that was asked for.
+    web_handshakes_path,
+    /// Because no subprotocol was offered that means MQTT.
+    web_handshakes_subprotocol,
+    /// Because they took too long.
+    web_handshakes_timeout,
     /// CONNECTs refused so far.
     refused,
     /// Of these for their client identifiers.

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use zzq_lanes::ListenerStats;
 #[cfg(feature = "tls")]
 use zzq_lanes::TlsServer;
+#[cfg(feature = "web")]
+use zzq_lanes::WebServer;
+use zzq_lanes::{Bound, ListenerStats};
 
 use crate::hooks::Hooks;
 use crate::metrics::{Counts, ImageMetrics, LaneMetrics, total};
@@ -46,6 +48,9 @@ pub(crate) struct Shared {
     /// What endpoints over TLS are served with, each once.
     #[cfg(feature = "tls")]
     secured: Mutex<Vec<Arc<TlsServer>>>,
+    /// Those for WebSocket, also of those that are closed.
+    #[cfg(feature = "web")]
+    webs: Mutex<Vec<Arc<WebServer>>>,
 }
 
 impl Shared {
@@ -69,6 +74,8 @@ impl Shared {
             doors: Mutex::default(),
             #[cfg(feature = "tls")]
             secured: Mutex::default(),
+            #[cfg(feature = "web")]
+            webs: Mutex::default(),
         }
     }
 
@@ -108,12 +115,15 @@ impl Shared {
         u32::try_from(listeners.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// The endpoint is known by this name now, and counts here.
-    pub(crate) fn name_listener(&self, tag: u32, endpoint: &str, stats: &Arc<ListenerStats>) {
+    /// The endpoint is known by its name now, and counts here.
+    pub(crate) fn name_listener(&self, tag: u32, bound: &Bound) {
+        let Bound { endpoint, stats, .. } = bound;
         self.doors.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(stats));
+        #[cfg(feature = "web")]
+        self.webs.lock().unwrap_or_else(PoisonError::into_inner).extend(bound.web.clone());
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(listener) = listeners.get_mut(tag as usize) {
-            *listener = endpoint.into();
+            *listener = endpoint.to_string().into();
         }
     }
 
@@ -140,6 +150,10 @@ impl Shared {
         #[cfg(feature = "tls")]
         for server in &*self.secured.lock().unwrap_or_else(PoisonError::into_inner) {
             sum.add_handshakes(&server.stats());
+        }
+        #[cfg(feature = "web")]
+        for server in &*self.webs.lock().unwrap_or_else(PoisonError::into_inner) {
+            sum.add_web_handshakes(&server.stats());
         }
         sum
     }

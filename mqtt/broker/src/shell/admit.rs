@@ -156,13 +156,25 @@ impl<D: Disk> Shell<D> {
         let info = io.peer(conn);
         let tls = info.and_then(|info| info.tls.as_deref());
         let unspecified = || ([0, 0, 0, 0], 0).into();
+        let listener = self.shared.listener(info.map_or(0, |info| info.tag));
         Peer {
             addr: info.map_or_else(unspecified, |info| info.addr),
-            listener: self.shared.listener(info.map_or(0, |info| info.tag)),
-            transport: if tls.is_some() { Transport::Tls } else { Transport::Tcp },
+            transport: transport(&listener, tls.is_some()),
+            listener,
             certificate: tls.and_then(|tls| tls.certificates.first()).map(|der| der[..].into()),
             server_name: tls.and_then(|tls| tls.server_name.as_deref()).map(Into::into),
         }
+    }
+}
+
+/// By what connections come to an endpoint.
+fn transport(endpoint: &str, over_tls: bool) -> Transport {
+    let scheme = endpoint.split_once("://").map_or("", |(scheme, _)| scheme);
+    match (["ws", "wss"].iter().any(|web| scheme.eq_ignore_ascii_case(web)), over_tls) {
+        (false, false) => Transport::Tcp,
+        (false, true) => Transport::Tls,
+        (true, false) => Transport::WebSocket,
+        (true, true) => Transport::WebSocketTls,
     }
 }
 

@@ -471,6 +471,7 @@ impl<D: Driver, S: Session> Driver for Layered<D, S> {
     fn is_handshaking(&self, conn: ConnId) -> bool {
         let seated = self.sessions.get(conn.index()).and_then(Option::as_deref);
         seated.is_some_and(|seated| seated.session.is_handshaking())
+            || self.driver.is_handshaking(conn)
     }
 
     fn handshake_overdue(&mut self, conn: ConnId) {

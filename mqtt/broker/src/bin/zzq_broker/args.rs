@@ -35,14 +35,16 @@ Examples:
   zzq_broker --data-dir /var/lib/zzq
   zzq_broker --bind tcp://127.0.0.1:1883 --data-dir data --lanes 2
   zzq_broker --bind tls://0.0.0.0:8883 --cert chain.pem --key key.pem
+  zzq_broker --bind tcp://0.0.0.0:1883 --bind ws://0.0.0.0:8083/mqtt
   zzq_broker --bind tcp://[::]:1883 --max-packet-size 256KiB";
 
 /// A durable MQTT 3.1, 3.1.1 and 5.0 broker: what it acknowledges is in its log.
 #[derive(Debug, Parser)]
 #[command(name = "zzq_broker", version, after_long_help = after_help(), max_term_width = 100)]
 pub(crate) struct Args {
-    /// An endpoint to listen on, tcp://HOST:PORT, or over TLS tls://HOST:PORT, which takes --cert
-    /// and --key; may be given several times.
+    /// An endpoint to listen on, tcp://HOST:PORT, or for WebSocket ws://HOST:PORT/PATH, or over TLS
+    /// tls://HOST:PORT and wss://HOST:PORT/PATH, which take --cert and --key; may be given several
+    /// times. Without a path clients may ask for any.
     #[arg(long, value_name = "URI", default_value = "tcp://0.0.0.0:1883")]
     pub(crate) bind: Vec<String>,
 

@@ -53,7 +53,7 @@ impl Security {
 #[cfg(feature = "tls")]
 fn is_tls(endpoint: &str) -> bool {
     let scheme = endpoint.split_once("://").map_or("", |(scheme, _)| scheme);
-    ["tls", "mqtts"].iter().any(|tls| scheme.eq_ignore_ascii_case(tls))
+    ["tls", "mqtts", "wss"].iter().any(|tls| scheme.eq_ignore_ascii_case(tls))
 }
 
 #[cfg(not(feature = "tls"))]
