@@ -32,8 +32,9 @@ function connect(version, clientId, clean, will) {
     options.cert = read('client.pem')
     options.key = read('client.key')
   }
-  const scheme = secure ? 'mqtts' : 'mqtt'
-  const client = mqtt.connect(`${scheme}://127.0.0.1:${process.env.PORT}`, options)
+  const address = `127.0.0.1:${process.env.PORT}`
+  const plain = process.env.WEB ? `ws://${address}/mqtt` : `mqtt://${address}`
+  const client = mqtt.connect(secure ? `mqtts://${address}` : plain, options)
   client.on('error', fail)
   setTimeout(() => fail('out of time'), PATIENCE)
   return client

@@ -22,6 +22,8 @@ VERSIONS = {"3.1": mqtt.MQTTv31, "3.1.1": mqtt.MQTTv311, "5": mqtt.MQTTv5}
 def connect(version, identifier, clean, on_connect, will=None):
     protocol = VERSIONS[version]
     session = {} if version == "5" else {"clean_session": clean}
+    if os.environ.get("WEB"):
+        session["transport"] = "websockets"
     client = mqtt.Client(
         mqtt.CallbackAPIVersion.VERSION2, client_id=identifier, protocol=protocol, **session
     )
