@@ -78,7 +78,7 @@ pub const BUGS: &[Bug] = bugs! {
     "lose-a-receipt" breaks "exactly_once": broker ReceiptLost, 2;
     "pubrel-ungated" breaks "exactly_once": broker PubrelUngated, 5;
     "identifier-at-send" breaks "exactly_once": broker IdentifierAtSend, 7;
-    "repeat-answered-at-once" breaks "past": broker RepeatAnsweredAtOnce, 23;
+    "repeat-answered-at-once" breaks "delivered": broker RepeatAnsweredAtOnce, 66;
     "early-at-qos-0" breaks "exactly_once": broker EarlyAtQos0, 29;
     "overlay-off" breaks "exactly_once": engine OverlayOff, 23;
     "apply-in-arrival-order" breaks "folds": broker ArrivalOrder, 2;
