@@ -26,6 +26,8 @@ pub enum Rule {
     TakenBack,
     /// A file is not used again while somebody reads it.
     Lease,
+    /// The same. Without it the file is written over at once, not when the log comes to it.
+    LeaseAtOnce,
     /// What looks like a spare and was there before the log is none.
     SparesOfBefore,
 }

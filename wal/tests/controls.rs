@@ -113,3 +113,32 @@ fn a_file_that_is_used_again_under_a_reader_is_noticed() {
     let told = read_on_while_trimmed();
     assert!(matches!(told, ReadError::Damage(_)), "not noticed: {told}");
 }
+
+/// As above, but the log does not go on: what a reader says of the rest of its segment.
+fn read_on_in_what_is_let_go() -> Result<(), ReadError> {
+    let disk = SimDisk::new();
+    let (log, _, _) = reopen(&disk, 1);
+    let (mut one, _) = producer(&log);
+    (0..100).for_each(|n: u8| _ = put(&log, &mut one, &[n; 3000]));
+    let last = log.segments()[0].last;
+    let mut reader = log.reader(Lsn::FIRST).unwrap();
+    assert!(reader.next_record().unwrap().is_some());
+    log.trim(Lsn::new(90));
+    while log.helper_step(0) {}
+    assert!(log.first_whole() > last, "it is gone but for the reader");
+    while reader.next_lsn() <= last {
+        assert!(reader.next_record()?.is_some());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_that_is_written_over_at_once_under_a_reader_is_noticed() {
+    read_on_in_what_is_let_go().unwrap();
+    let off = switch_off(Some(Rule::Lease));
+    read_on_in_what_is_let_go().unwrap();
+    drop(off);
+    let _off = switch_off(Some(Rule::LeaseAtOnce));
+    let told = read_on_in_what_is_let_go();
+    assert!(matches!(told, Err(ReadError::Damage(_))), "not noticed: {told:?}");
+}

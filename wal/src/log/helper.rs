@@ -6,9 +6,10 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::{Ahead, Disk, DiskFile};
+use crate::disk::{Ahead, BLOCK, Disk, DiskFile};
 use crate::format::group::Place;
 use crate::format::segment::{Beginning, LastGood};
+use crate::io::IoBuffer;
 use crate::log::core::Full;
 use crate::log::maker::{self, MakeError, Maker, Purpose, Zeroes};
 use crate::log::shared::Shared;
@@ -273,10 +274,14 @@ impl<D: Disk> Helper<D> {
 
     fn recycle_dying(&mut self) -> io::Result<bool> {
         let mut worked = false;
-        let is_free =
-            |segment: &Arc<Segment<_>>| !(segment.is_leased() && rules::holds(Rule::Lease));
+        let at_once = !rules::holds(Rule::LeaseAtOnce);
+        let waits = rules::holds(Rule::Lease) && !at_once;
+        let is_free = |segment: &Arc<Segment<_>>| !(segment.is_leased() && waits);
         while let Some(at) = self.dying.iter().position(is_free) {
             let segment = self.dying.remove(at);
+            if at_once && segment.is_leased() {
+                overwrite(&segment);
+            }
             if segment.is_broken() {
                 self.maker.remove(&segment.name())?;
             } else {
@@ -307,6 +312,14 @@ impl<D: Disk> Helper<D> {
             facts.durable_group = facts.durable_group.max(group);
         })
     }
+}
+
+/// Writes over a file that is used again, as its next use does in time. Whether that fails proves
+/// nothing.
+fn overwrite<F: DiskFile>(segment: &Segment<F>) {
+    let blocks = segment.header.length.div_ceil(BLOCK as u64);
+    let zeroes = IoBuffer::with_blocks(usize::try_from(blocks).unwrap_or(0));
+    let _ = segment.file.write_at(&zeroes, 0);
 }
 
 /// How fast the next segment is zeroed. It stays ahead of the log, with twice as much of it done as

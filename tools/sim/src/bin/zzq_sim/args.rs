@@ -98,7 +98,7 @@ mod tests {
     fn bugs_and_parts_that_there_are_not_are_wrong_use() {
         for (args, fits) in [
             (&["--only", "apply-twice"][..], true),
-            (&["--only", "recycled-under-a-reader"], true),
+            (&["--only", "used-again-under-a-reader"], true),
             (&["--only", "apply-thrice"], false),
             (&["--part", "2/2"], true),
             (&["--part", "0/2"], false),
