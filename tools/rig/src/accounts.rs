@@ -277,6 +277,12 @@ impl Accounts {
         self.publishers.iter().map(|publisher| publisher.acked.len()).sum()
     }
 
+    /// Messages that were refused to their publishers; wills that were taken back are none.
+    pub fn refused(&self) -> u64 {
+        let publishers = self.publishers.iter().zip(PUBLISHERS).filter(|(_, one)| !one.is_mourned);
+        publishers.map(|(publisher, _)| publisher.refused.len()).sum()
+    }
+
     /// Messages that audiences have, each once for each audience.
     pub fn received(&self) -> u64 {
         self.got.iter().flatten().map(Runs::len).sum()
@@ -588,6 +594,12 @@ mod tests {
         assert_eq!(breaks(ONE, &[took(ALL, 1, ONE, 4)]), ["nothing invented"]);
         let refused = [Entry::Refused { by: ONE, seq: 3 }, took(ALL, 1, ONE, 3)];
         assert_eq!(breaks(ONE, &refused), ["refused is absent"]);
+    }
+
+    #[test]
+    fn a_will_that_was_taken_back_is_no_refusal() {
+        let refused = [Entry::Refused { by: ONE, seq: 3 }, Entry::Refused { by: MOURNED, seq: 3 }];
+        assert_eq!(sum(&refused).refused(), 1);
     }
 
     #[test]

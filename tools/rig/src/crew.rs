@@ -23,7 +23,7 @@ use rustix::io::Errno;
 pub use self::kept::check_kept;
 use self::member::Member;
 pub use self::passer::pass;
-use crate::accounts::{Book, Stage, is_asked};
+use crate::accounts::{Accounts, Book, Stage, is_asked};
 use crate::cast::{AUDIENCES, PUBLISHERS, RECEIVERS, Who};
 use zzq_wal::sim_disk::Random;
 
@@ -76,8 +76,13 @@ impl Crew {
     }
 
     /// Publishes and receives until this moment, or until `over`.
-    pub fn load(&mut self, book: &mut Book, until: Instant, over: impl Fn() -> bool) -> Result<()> {
-        while Instant::now() < until && !over() {
+    pub fn load(
+        &mut self,
+        book: &mut Book,
+        until: Instant,
+        over: impl Fn(&Accounts) -> bool,
+    ) -> Result<()> {
+        while Instant::now() < until && !over(book.accounts()) {
             self.dial(Wanted::Usual, book)?;
             for member in &mut self.members {
                 member.go_on(book)?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::{Signal, kill_process};
 
-use crate::accounts::{Book, Broken};
+use crate::accounts::{Accounts, Book, Broken};
 use crate::broker::{Broker, Launch, Start};
 use crate::crew::{Crew, check_kept};
 use crate::faulty::{Control, Faulty};
@@ -185,7 +185,12 @@ impl Scene {
 
     /// Publishes and receives for so long.
     pub fn load(&mut self, span: Duration) -> Result<()> {
-        self.crew.load(&mut self.book, Instant::now() + span, || false)
+        self.load_until(Instant::now() + span, |_| false)
+    }
+
+    /// Publishes and receives until this moment, or until the accounts say that it is enough.
+    pub fn load_until(&mut self, until: Instant, over: impl Fn(&Accounts) -> bool) -> Result<()> {
+        self.crew.load(&mut self.book, until, over)
     }
 
     /// Publishes and receives for so long, while connections are lost and taken over.
@@ -209,7 +214,7 @@ impl Scene {
                 is_over.store(true, Ordering::Release);
                 result
             });
-            let loaded = crew.load(book, until, || is_over.load(Ordering::Acquire));
+            let loaded = crew.load(book, until, |_| is_over.load(Ordering::Acquire));
             let acted = acting.join().map_err(|_| anyhow::anyhow!("an injury has panicked"))?;
             loaded.map(|()| acted)
         })

@@ -31,12 +31,21 @@ const NAMES: [Op; 8] = [
 ];
 /// The longest that is waited for an operation that is not frequent.
 const RARE: Duration = Duration::from_millis(700);
+/// The longest that is waited for a broker that knows of a full disk.
+const HEEDED: Duration = Duration::from_secs(10);
 const EFFECTS: [Effect; 3] = [Effect::Nothing, Effect::Half, Effect::All];
 
 pub(super) fn full(scene: &mut Scene, random: &mut Random, tally: &mut Tally) -> Result<()> {
-    scene.control()?.set_full(true);
-    // Space is needed now and then.
-    wait_for_failure(scene)?;
+    let control = scene.control()?;
+    let before = scene.book().accounts().refused();
+    control.set_full(true);
+    // Who has asked what is free makes no file, which would fail, and refuses what is new.
+    let until = scene.deadline.min(Instant::now() + HEEDED);
+    scene.load_until(until, |accounts| control.has_failed() || accounts.refused() > before)?;
+    let accounts = scene.book().accounts();
+    if accounts.refused() > before {
+        tally.refused_for_space(accounts);
+    }
     ride_out(scene, random, tally)
 }
 

@@ -19,7 +19,8 @@ text{font:12px system-ui,sans-serif;fill:#555}.left{text-anchor:end}.below{text-
 .acknowledged{stroke:#1f5fa8;fill:none}.received{stroke:#c77700;fill:none;stroke-dasharray:5 3}
 .round{fill:#dde5ee}.last{fill:#f3c9c5}.start{fill:#1f5fa8;fill-opacity:.6}.median{stroke:#c77700}
 .hit{stroke-width:1.2}.hit0{stroke:#b3261e}.hit1{stroke:#222}.hit2{stroke:#c77700}
-.hit3{stroke:#7a3fa0}.hit4{stroke:#17693a}.before{fill:none;stroke:#1f5fa8}.behind{fill:#c77700}
+.hit3{stroke:#7a3fa0}.hit4{stroke:#17693a}.hit5{stroke:#1f8f8f}
+.before{fill:none;stroke:#1f5fa8}.behind{fill:#c77700}
 .lost{fill:#b3261e}.key{display:inline-block;margin-right:1.2em}.key b{font-weight:700}";
 
 /// The page.

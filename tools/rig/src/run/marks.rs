@@ -20,6 +20,8 @@ pub enum Hit {
     Damage,
     /// SIGSTOP.
     Pause,
+    /// A publish was refused: there was no space for it.
+    Refusal,
 }
 
 /// One of them.
@@ -48,7 +50,8 @@ pub struct Marks {
 
 impl Hit {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Kill, Self::PowerCut, Self::Fault, Self::Damage, Self::Pause];
+    pub const ALL: [Self; 6] =
+        [Self::Kill, Self::PowerCut, Self::Fault, Self::Damage, Self::Pause, Self::Refusal];
 
     /// In words.
     pub fn name(self) -> &'static str {
@@ -58,6 +61,7 @@ impl Hit {
             Self::Fault => "failed operation",
             Self::Damage => "damaged copy",
             Self::Pause => "stop",
+            Self::Refusal => "refused publish",
         }
     }
 }

@@ -28,6 +28,8 @@ pub struct Tally {
     pub steps: Steps,
     /// Operations of the file system that failed.
     pub faults: u64,
+    /// Full disks on which a publish was refused.
+    pub refusals: u64,
     /// Copies of data directories with changed bytes.
     pub damages: u64,
     /// What was done to what file in them, and how often.
@@ -118,6 +120,7 @@ impl Tally {
             kills_at_steps: 0,
             steps: Steps::default(),
             faults: 0,
+            refusals: 0,
             damages: 0,
             damage_kinds: BTreeMap::new(),
             refused: 0,
@@ -217,6 +220,12 @@ impl Tally {
         }
     }
 
+    /// The disk is full, and a publish was refused.
+    pub fn refused_for_space(&mut self, accounts: &Accounts) {
+        self.refusals += 1;
+        self.struck(Hit::Refusal, Instant::now(), Some(accounts.acknowledged()));
+    }
+
     /// A copy was damaged so.
     pub fn damaged(&mut self, kind: String) {
         self.damages += 1;
@@ -302,9 +311,12 @@ impl Tally {
 
     /// Whether this injury has come to a broker: what was to fail has failed, for instance.
     pub fn has_met(&self, injury: Injury) -> bool {
+        // A broker that heeds a full disk asks nothing of it that would fail.
+        let is_heeded = |hit| injury == Injury::Full && hit == Hit::Refusal;
         let of_it = |mark: &Mark| {
             let round = mark.round.checked_sub(1).and_then(|at| self.rounds.get(at));
-            mark.hit == injury.hit() && round.is_some_and(|round| round.injury == injury.name())
+            let is_hit = mark.hit == injury.hit() || is_heeded(mark.hit);
+            is_hit && round.is_some_and(|round| round.injury == injury.name())
         };
         match injury {
             Injury::KillAtStep => self.kills_at_steps > 0,
@@ -368,6 +380,19 @@ mod tests {
         let met: Vec<_> = Injury::ALL.into_iter().filter(|one| tally.has_met(*one)).collect();
         assert_eq!(met, [Injury::Pause, Injury::KillAtStep, Injury::Full]);
         assert!(tally.injuries().contains(&(Injury::Full.name(), 2)));
+    }
+
+    #[test]
+    fn a_full_disk_has_come_to_a_broker_that_refuses() {
+        let mut tally = Tally::new(Instant::now());
+        let accounts = Accounts::default();
+        tally.begin_round(Injury::WritesFail.name());
+        tally.refused_for_space(&accounts);
+        tally.begin_round(Injury::Full.name());
+        assert!(!tally.has_met(Injury::WritesFail) && !tally.has_met(Injury::Full));
+        tally.refused_for_space(&accounts);
+        assert!(tally.has_met(Injury::Full));
+        assert_eq!(tally.refusals, 2);
     }
 
     #[test]

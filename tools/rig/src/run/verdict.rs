@@ -164,6 +164,7 @@ impl Verdict {
             "steps_not_struck": not_struck,
             "kills_wanted": points,
             "faults": self.tally.faults,
+            "refusals": self.tally.refusals,
             "damaged_copies": self.tally.damages,
             "damage": self.tally.damage_kinds,
             "damage_refused": self.tally.refused,
@@ -222,6 +223,7 @@ impl fmt::Display for Verdict {
                 row(&format!("      {phase}: {step}"), &0)?;
             }
             row("operations failed", &tally.faults)?;
+            row("full disks, a publish refused", &tally.refusals)?;
         }
         row("damaged copies", &tally.damages)?;
         for (kind, count) in &tally.damage_kinds {
