@@ -28,6 +28,8 @@ pub struct Launch {
     pub log: PathBuf,
     /// Further arguments.
     pub arguments: Vec<String>,
+    /// It has no data directory, and keeps nothing.
+    pub without_log: bool,
     /// A start is not waited for behind this.
     pub until: Option<Instant>,
 }
@@ -58,7 +60,14 @@ impl Launch {
     /// On this data directory, with its log in `home`.
     pub fn new(program: &Path, data: PathBuf, home: &Path) -> Self {
         let log = home.join("broker.log");
-        Self { program: program.to_owned(), data, log, arguments: Vec::new(), until: None }
+        Self {
+            program: program.to_owned(),
+            data,
+            log,
+            arguments: Vec::new(),
+            without_log: false,
+            until: None,
+        }
     }
 
     /// It runs with these flags, whatever was said about them before.
@@ -71,9 +80,12 @@ impl Launch {
     /// Starts it, without waiting.
     pub fn spawn(&self) -> Result<Child> {
         let log = File::options().create(true).append(true).open(&self.log)?;
-        Command::new(&self.program)
-            .args(["--bind", "tcp://127.0.0.1:0", "--sys-interval", "0s", "--data-dir"])
-            .arg(&self.data)
+        let mut command = Command::new(&self.program);
+        command.args(["--bind", "tcp://127.0.0.1:0", "--sys-interval", "0s"]);
+        if !self.without_log {
+            command.arg("--data-dir").arg(&self.data);
+        }
+        command
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

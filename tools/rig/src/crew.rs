@@ -12,6 +12,7 @@ mod mourned;
 mod passer;
 mod publisher;
 mod receiver;
+mod troupe;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use rustix::io::Errno;
 pub use self::kept::check_kept;
 use self::member::Member;
 pub use self::passer::pass;
+pub use self::troupe::play;
 use crate::accounts::{Accounts, Book, Stage, is_asked};
 use crate::cast::{AUDIENCES, PUBLISHERS, RECEIVERS, Who};
 use zzq_wal::sim_disk::Random;

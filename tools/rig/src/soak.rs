@@ -15,7 +15,7 @@ use rustix::process::Pid;
 use zzq_wal::sim_disk::Random;
 
 use crate::at_rest;
-use crate::crew::pass;
+use crate::crew::{pass, play};
 use crate::gate::Gate;
 use crate::run::{Begun, Span, Tally, tell};
 use crate::scene::Scene;
@@ -24,11 +24,15 @@ use crate::scene::Scene;
 const PASSERS: usize = 2;
 /// Of load between two looks.
 const BURST: Duration = Duration::from_secs(3);
-/// A broker is warm behind so many bursts, when its log has been trimmed: by then all that it does
-/// was done, by every client.
+/// A broker is warm when it has acknowledged so much, and its log has been trimmed: by then all
+/// that it does was done, by every client, however long that took. It is not looked at before, as
+/// that may take long on a busy machine.
 const WARM_BURSTS: usize = 4;
-/// So often it is looked at when it is warm, also where that takes so much longer.
-const LOOKS_WARM: usize = 2;
+const WARM_ACKNOWLEDGED: u64 = 10_000;
+/// So many looks say what it has when it is warm.
+const LOOKS_FIRST: usize = 2;
+/// So many follow, also where that takes so much longer.
+const LOOKS_LATER: usize = 2;
 const LONGER: Duration = Duration::from_mins(1);
 /// How much more it may have later, beside what is kept on purpose.
 const GROWTH: Use = Use { memory_kib: 10 << 10, descriptors: 8 };
@@ -39,6 +43,16 @@ const KEPT_KIB: u64 = 8 << 10;
 const GRACE: Duration = Duration::from_mins(2);
 /// Images are made and the log goes within seconds: the state of a broker that has run for long.
 const FLAGS: [&str; 2] = ["--segment-size=1MiB", "--snapshot-every=1MiB"];
+
+/// For how long, where, and against which broker.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Flags {
+    #[command(flatten)]
+    span: Span,
+    /// The broker has no data directory; only the accounts are in DIR, and it is not started again.
+    #[arg(long)]
+    without_log: bool,
+}
 
 /// What a process has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,10 +121,10 @@ pub struct Verdict {
     bursts: usize,
     visits: u64,
     received: u64,
-    /// The most while it became warm.
-    warm: Use,
-    is_warm: bool,
+    /// How often it was looked at, since it was warm.
     looks: usize,
+    /// The most at the first looks, and at the later ones.
+    warm: Use,
     most: Use,
     failure: Option<String>,
     kept: PathBuf,
@@ -140,12 +154,14 @@ impl fmt::Display for Verdict {
 ///
 /// # Errors
 /// The machine does not do what it should.
-pub fn run(span: &Span) -> Result<Verdict> {
+pub fn run(flags: &Flags) -> Result<Verdict> {
+    let Flags { span, without_log } = flags;
     let Begun { program, seed, directory: home, at: began, span } = span.begin(span.seed())?;
     let mut random = Random::new(seed);
     let mut scene = Scene::new(&program, &home.join("soak"), began + span + GRACE)?;
     scene.draw_arguments(&mut random);
     scene.launch.set(&FLAGS);
+    scene.launch.without_log = *without_log;
     let mut tally = Tally::new(began);
     scene.recover(true, &mut tally)?;
     let mut verdict = Verdict {
@@ -153,9 +169,8 @@ pub fn run(span: &Span) -> Result<Verdict> {
         bursts: 0,
         visits: 0,
         received: 0,
-        warm: Use::default(),
-        is_warm: false,
         looks: 0,
+        warm: Use::default(),
         most: Use::default(),
         failure: None,
         kept: scene.home.clone(),
@@ -165,13 +180,15 @@ pub fn run(span: &Span) -> Result<Verdict> {
     }
     if verdict.failure.is_none() && scene.broken().is_empty() {
         scene.stop()?;
-        scene.recover(true, &mut tally)?;
-        scene.stop()?;
+        if !without_log {
+            scene.recover(true, &mut tally)?;
+            scene.stop()?;
+        }
     }
     if let Some(broken) = scene.broken().first() {
         verdict.failure.get_or_insert(broken.to_string());
     }
-    if verdict.failure.is_none() && verdict.looks == 0 {
+    if verdict.failure.is_none() && verdict.looks <= LOOKS_FIRST {
         verdict.failure = Some("the time was too short: it was never warm".to_owned());
     }
     verdict.received = scene.book().accounts().received();
@@ -193,25 +210,35 @@ fn soak(
     std::thread::scope(|scope| {
         let (gate, stop) = (&gate, &stop);
         let passer = |number| scope.spawn(move || pass(number, address, seed, gate, stop));
-        let passers: Vec<_> = (0..PASSERS).map(passer).collect();
+        let mut passers: Vec<_> = (0..PASSERS).map(passer).collect();
+        passers.push(scope.spawn(move || play(address, seed, gate, stop)));
+        let mut bursts = 0;
         let mut burst = || {
             scene.load_disturbed(BURST, random)?;
             scene.settle(true)?;
             if !scene.broken().is_empty() {
-                return Ok(None);
+                return Ok(Burst::Broken);
+            }
+            if bursts < WARM_BURSTS || !is_warm(scene)? {
+                bursts += 1;
+                return Ok(Burst::Cold);
             }
             let _nobody_else = gate.shut();
-            Ok(Some((Use::at_rest(pid, &scene.data)?, is_trimmed(&scene.data)?)))
+            Ok(Burst::Warm(Use::at_rest(pid, &scene.data)?))
         };
         let mut outcome = Ok(());
         let goes_on = |verdict: &Verdict| {
-            let span = if verdict.looks < LOOKS_WARM { span + LONGER } else { span };
+            let span = if verdict.looks < LOOKS_FIRST + LOOKS_LATER { span + LONGER } else { span };
             began.elapsed() < span && verdict.failure.is_none()
         };
         while goes_on(verdict) {
             match burst() {
-                Ok(Some((now, is_trimmed))) => note(verdict, now, is_trimmed),
-                Ok(None) => break,
+                Ok(Burst::Warm(now)) => look(verdict, now),
+                Ok(Burst::Cold) => {
+                    verdict.bursts += 1;
+                    tell(&format!("burst {}: not warm yet", verdict.bursts));
+                }
+                Ok(Burst::Broken) => break,
                 Err(error) => {
                     outcome = Err(error);
                     break;
@@ -234,19 +261,30 @@ fn soak(
     })
 }
 
-/// A burst is over, and all that was owed has come.
-fn note(verdict: &mut Verdict, now: Use, is_trimmed: bool) {
+/// What came of one: all that was owed has come, or something is broken.
+enum Burst {
+    Broken,
+    Cold,
+    Warm(Use),
+}
+
+/// A burst is over, and the broker was warm.
+fn look(verdict: &mut Verdict, now: Use) {
     verdict.bursts += 1;
-    if verdict.is_warm {
-        verdict.looks += 1;
+    verdict.looks += 1;
+    if verdict.looks > LOOKS_FIRST {
         verdict.most = verdict.most.most(now);
         verdict.failure = now.beyond(verdict.warm);
     } else {
         verdict.warm = verdict.warm.most(now);
-        verdict.is_warm = verdict.bursts >= WARM_BURSTS && is_trimmed;
     }
-    let warm = if verdict.is_warm { "" } else { ", not warm yet" };
-    tell(&format!("burst {}: {now}{warm}", verdict.bursts));
+    tell(&format!("burst {}: {now}", verdict.bursts));
+}
+
+/// Whether it has done all that it does.
+fn is_warm(scene: &mut Scene) -> Result<bool> {
+    let has_done_much = scene.book().accounts().acknowledged() >= WARM_ACKNOWLEDGED;
+    Ok(has_done_much && (scene.launch.without_log || is_trimmed(&scene.data)?))
 }
 
 /// Whether the front of the log has gone: there are images then, and what they do not cover.

@@ -59,7 +59,7 @@ enum What {
     },
     /// Injures nothing: clients of all versions come, go and take over for as long as you like;
     /// all that they must see is checked, and the broker must not grow.
-    Soak(run::Span),
+    Soak(soak::Flags),
     /// One life of the workload on a log.
     #[command(hide = true)]
     Workload {
@@ -96,7 +96,7 @@ fn carry_out(what: What) -> Result<ExitCode> {
         What::AfterPowerLoss { directory, broker } => {
             told(look_back(&directory, broker.as_deref()))
         }
-        What::Soak(span) => told(soak(&span)),
+        What::Soak(flags) => told(soak(&flags)),
         What::Workload { directory, life } => live(&directory, &life),
         What::Recover { device, directory } => recover(&device, &directory),
     }
@@ -185,8 +185,8 @@ fn look_back(directory: &Path, broker: Option<&Path>) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn soak(span: &run::Span) -> Result<ExitCode> {
-    let verdict = soak::run(span)?;
+fn soak(flags: &soak::Flags) -> Result<ExitCode> {
+    let verdict = soak::run(flags)?;
     writeln!(io::stdout(), "{verdict}")?;
     Ok(if verdict.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

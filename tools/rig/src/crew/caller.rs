@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use zzq_codec::{Ack, Connect, Delivery, Disconnect, Packet, Publish, Subscribe, SubscriptionsBuf};
+use zzq_codec::{
+    Ack, Connect, Delivery, Disconnect, Packet, Publish, Subscribe, SubscriptionsBuf, Unsubscribe,
+};
 use zzq_types::{
     PacketId, Properties, PropertiesBuf, Property, ProtocolVersion, QoS, ReasonCode,
     SubscribeOptions, TopicName,
@@ -32,7 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) enum Heard {
     Accepted { session: bool },
     Granted(QoS),
-    Message { topic: String, payload: Vec<u8>, qos: QoS, id: Option<PacketId> },
+    Message { topic: String, payload: Vec<u8>, qos: QoS, id: Option<PacketId>, is_repeated: bool },
+    Unsubscribed,
     Answer(u8, PacketId),
     Pong,
     Goodbye(ReasonCode),
@@ -49,9 +52,9 @@ pub(super) struct Caller {
     awaits: Vec<Heard>,
 }
 
-const PUBACK: u8 = 4;
-const PUBREC: u8 = 5;
-const PUBREL: u8 = 6;
+pub(super) const PUBACK: u8 = 4;
+pub(super) const PUBREC: u8 = 5;
+pub(super) const PUBREL: u8 = 6;
 const PUBCOMP: u8 = 7;
 
 impl Caller {
@@ -86,14 +89,35 @@ impl Caller {
     }
 
     pub(super) fn subscribe(&mut self, filter: &str, qos: QoS) -> Result<()> {
+        self.ask_for(filter, qos)?;
+        self.expect(&Heard::Granted(qos))
+    }
+
+    /// Subscribes; the answer may come behind messages.
+    pub(super) fn ask_for(&mut self, filter: &str, qos: QoS) -> Result<()> {
         let mut subscriptions = SubscriptionsBuf::new();
         subscriptions.push(filter, SubscribeOptions::with_qos(qos))?;
         self.line.send(&Packet::Subscribe(Subscribe {
             packet_id: packet_id(OWN)?,
             properties: Properties::EMPTY,
             subscriptions: subscriptions.subscriptions(),
-        }))?;
-        self.expect(&Heard::Granted(qos))
+        }))
+    }
+
+    /// Unsubscribes; the answer may come behind messages.
+    pub(super) fn ask_no_more(&mut self, filter: &str) -> Result<()> {
+        let mut filters = SubscriptionsBuf::new();
+        filters.push(filter, SubscribeOptions::default())?;
+        self.line.send(&Packet::Unsubscribe(Unsubscribe {
+            packet_id: packet_id(OWN)?,
+            properties: Properties::EMPTY,
+            filters: filters.filters(),
+        }))
+    }
+
+    /// Says something of a handshake that somebody else keeps.
+    pub(super) fn say(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.line.send(packet)
     }
 
     /// Publishes by this identifier; its answers are awaited from now on.
@@ -159,8 +183,13 @@ impl Caller {
     }
 
     pub(super) fn leave(mut self) -> Result<()> {
-        self.line.send(&Packet::Disconnect(Disconnect::with_reason(ReasonCode::Success)))?;
+        self.say_farewell()?;
         self.expect(&Heard::Closed)
+    }
+
+    /// The broker closes behind this, and behind what is under way.
+    pub(super) fn say_farewell(&mut self) -> Result<()> {
+        self.line.send(&Packet::Disconnect(Disconnect::with_reason(ReasonCode::Success)))
     }
 
     pub(super) fn expect(&mut self, wanted: &Heard) -> Result<()> {
@@ -172,6 +201,14 @@ impl Caller {
     /// The next thing that comes.
     pub(super) fn hear(&mut self) -> Result<Heard> {
         Ok(hear(&mut [self])?.1)
+    }
+
+    /// What has come by now, if anything.
+    pub(super) fn heard_now(&mut self) -> Result<Option<Heard>> {
+        if self.heard.is_empty() {
+            self.take()?;
+        }
+        Ok(self.heard.pop_front())
     }
 
     /// Sends what is to be sent, and takes what has come.
@@ -230,14 +267,16 @@ impl Heard {
                 code => bail!("a subscription is refused: {code:?}"),
             },
             Packet::Publish(publish) => {
-                ensure!(!publish.dup && !publish.retain, "nothing is repeated: {publish:?}");
+                ensure!(!publish.retain, "nothing is retained: {publish:?}");
                 Self::Message {
                     topic: publish.topic.context("no alias is allowed")?.as_str().to_owned(),
                     payload: publish.payload.to_vec(),
                     qos: publish.delivery.qos(),
                     id: publish.delivery.packet_id(),
+                    is_repeated: publish.dup,
                 }
             }
+            Packet::UnsubAck(_) => Self::Unsubscribed,
             Packet::PubAck(ack) => Self::answer(PUBACK, ack)?,
             Packet::PubRec(ack) => Self::answer(PUBREC, ack)?,
             Packet::PubRel(ack) => Self::answer(PUBREL, ack)?,
