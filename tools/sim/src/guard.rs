@@ -46,6 +46,9 @@ pub struct GuardPlan {
 pub struct Guard {
     plan: GuardPlan,
     chance: Arc<Mutex<Chance>>,
+    /// There are more questions about deliveries than about anything else. `None`: these have all
+    /// their answers at once.
+    deliveries: Option<Arc<Mutex<Chance>>>,
     /// It has an answer to everything.
     calm: Arc<AtomicBool>,
     under_way: Arc<Mutex<Vec<(u64, Task)>>>,
@@ -73,9 +76,11 @@ pub fn denies_all(topic: &str) -> bool {
 impl Guard {
     /// Of a seed.
     pub fn new(plan: GuardPlan, seed: u64) -> Self {
+        let mut deliveries = Chance::new(seed, "guard's answers about deliveries");
         Self {
             plan,
             chance: Arc::new(Mutex::new(Chance::new(seed, "guard's answers"))),
+            deliveries: deliveries.once_in(3).then(|| Arc::new(Mutex::new(deliveries))),
             calm: Arc::default(),
             under_way: Arc::default(),
         }
@@ -209,11 +214,15 @@ impl Authoriser for Guard {
     fn receive(&self, _: &Arc<Client>, message: &Receiving<'_>) -> Answer<bool> {
         let may = !denies_all(message.topic);
         // Each delivery is asked for, and who reads all that there is has to come to an end.
-        let is_late = || lock(&self.chance).once_in(4 * self.plan.late);
-        if self.calm.load(Ordering::Relaxed) || !is_late() {
-            return Answer::Now(may);
+        match &self.deliveries {
+            Some(deliveries)
+                if !self.calm.load(Ordering::Relaxed)
+                    && lock(deliveries).once_in(4 * self.plan.late) =>
+            {
+                Answer::later(ready(may))
+            }
+            _ => Answer::Now(may),
         }
-        Answer::later(ready(may))
     }
 }
 
