@@ -280,6 +280,10 @@ impl<D: Driver, S: Session> Layered<D, S> {
 
     /// What the lane is told of a socket's readiness.
     fn noted(&mut self, conn: ConnId, ready: Ready) -> Option<Ready> {
+        if ready.broken && self.driver.is_handshaking(conn) {
+            // The layer below has given it up, and nothing else will be heard of it.
+            return Some(ready);
+        }
         let Some(Seated { session, .. }) = self.seated(conn) else { return Some(ready) };
         session.note(ready);
         let is_handshaking = session.is_handshaking();
