@@ -188,4 +188,6 @@ fn a_client_without_masks_is_closed() {
         Message::Close(Some(close)) => assert_eq!(close.code, CloseCode::Protocol),
         other => panic!("{other:?}"),
     }
+    assert!(client.web.read().is_err());
+    assert!(matches!(client.web.get_mut().read(&mut [0]), Ok(0) | Err(_)));
 }

@@ -229,6 +229,34 @@ fn who_is_refused_is_told_why_and_closed() {
     });
 }
 
+/// Each piece comes to `io_uring` by itself, whole.
+#[test]
+fn a_request_that_never_ends_is_refused_however_it_is_cut() {
+    on_each(|driver| {
+        let server = server(driver, 1, Limits::default());
+        let mut stream = server.connect();
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(b"GET /mqtt HTTP/1.1\r\nCookie: ").unwrap();
+        let mut answer = Vec::new();
+        for _ in 0..20 {
+            // Its lane has come to the end of what was sent before this is answered.
+            assert_echo(&mut probe(&server), b"x");
+            if stream.write_all(&[b'a'; 1900]).is_err() {
+                break;
+            }
+        }
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(failed(&server.bound, WebFault::TooLong), 1);
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431 "));
+    });
+}
+
+/// A plain connection to the same lane.
+fn probe(server: &Server) -> TcpStream {
+    let plain = server.lanes.bind("tcp://127.0.0.1:0", BindOptions::default()).wait().unwrap();
+    wire::connect(plain.addr)
+}
+
 #[test]
 fn a_handshake_that_does_not_end_in_time_is_cut() {
     on_each(|driver| {
@@ -263,7 +291,9 @@ fn a_text_message_ends_its_connection() {
 #[cfg(feature = "tls")]
 mod over_tls {
     use rustls::version::TLS13;
-    use zzq_lanes::{BindError, TlsServer};
+    use std::sync::Arc;
+
+    use zzq_lanes::{BindError, HandshakeFault, TlsServer};
 
     use super::*;
     use crate::secure::{Site, over};
@@ -277,7 +307,11 @@ mod over_tls {
             let options = BindOptions::default();
             let refused = server.lanes.bind("wss://127.0.0.1:0", options).wait();
             assert!(matches!(refused, Err(BindError::NoCertificate(_))));
-            let bound = server.lanes.bind_tls("wss://127.0.0.1:0", options, tls).wait().unwrap();
+            let bound = server
+                .lanes
+                .bind_tls("wss://127.0.0.1:0", options, Arc::clone(&tls))
+                .wait()
+                .unwrap();
             let stream = over(wire::connect(bound.addr), site.trusted(&TLS13));
             let (mut client, _) = upgrade(stream);
             let Told::Accepted(first) = server.hear() else { panic!("nobody came") };
@@ -290,6 +324,14 @@ mod over_tls {
             assert_eq!(server.hear(), Told::Adopted(LaneIndex(1 - first.0)));
             close(client);
             assert_eq!(server.hear(), Told::Closed(CloseReason::Ended));
+            // Who goes in its TLS handshake is gone, at once and once.
+            drop(wire::connect(bound.addr));
+            let until = std::time::Instant::now() + PATIENCE;
+            while tls.stats().failed(HandshakeFault::Gone) == 0 || bound.stats.open() > 0 {
+                assert!(std::time::Instant::now() < until, "{:?}", tls.stats());
+                std::thread::yield_now();
+            }
+            assert_eq!(tls.stats().failed(HandshakeFault::Timeout), 0);
             // Its handshake is one, and this is no HTTP.
             let mut stream = over(wire::connect(bound.addr), site.trusted(&TLS13));
             stream.write_all(&[0x10, 0x0C]).unwrap();

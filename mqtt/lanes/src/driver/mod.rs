@@ -44,7 +44,7 @@ pub trait Driver {
     /// Takes a socket over; what it is ready for is reported from now on. On error it is closed.
     fn add(&mut self, conn: ConnId, socket: Self::Socket) -> io::Result<()>;
 
-    /// Reads once.
+    /// Reads once, into 4 KiB at least: some get what has come in pieces that they do not cut.
     fn read(&mut self, conn: ConnId, into: &mut [u8]) -> Read;
 
     /// How many bytes could be read now, without anything else from the peer.

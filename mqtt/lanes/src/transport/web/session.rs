@@ -138,13 +138,13 @@ impl Session for WebSession {
             return Step::Waits;
         }
         let gone = |what: &str| Step::Failed(WebFault::Gone, false, what.to_owned());
-        // One that is longer is not read to its end.
-        let room = (REQUEST_MOST - self.early.len()).min(scratch.len());
-        let (is_worth_it, more) = match driver.read(self.conn, &mut scratch[..room]) {
+        // However much of it is there: a driver may refuse to read less.
+        let (is_worth_it, more) = match driver.read(self.conn, &mut scratch[..REQUEST_MOST]) {
             Read::Bytes(count, more) => {
-                // A line has ended, or what is no HTTP begins.
-                let is_worth_it =
-                    self.early.is_empty() || count == room || scratch[..count].contains(&b'\n');
+                // A line has ended, what is no HTTP begins, or it is too long.
+                let is_worth_it = self.early.is_empty()
+                    || self.early.len() + count >= REQUEST_MOST
+                    || scratch[..count].contains(&b'\n');
                 self.early.extend_from_slice(&scratch[..count]);
                 (is_worth_it, more || self.hangup || self.breaks)
             }
@@ -240,10 +240,16 @@ impl Session for WebSession {
     }
 
     fn flush_late<D: Driver>(&mut self, driver: &mut D) {
-        if self.left == 0 {
-            self.owed.put(&mut self.begun);
-        }
-        let sent = self.send(driver, &[], 0);
+        let sent = loop {
+            // Behind what waits for room nothing is put: of many pings the last is answered.
+            if self.left == 0 && self.begun.is_empty() {
+                self.owed.put(&mut self.begun);
+            }
+            let sent = self.send(driver, &[], 0);
+            if !matches!(sent, Ok((_, true))) || self.left > 0 || self.owed.is_empty() {
+                break sent;
+            }
+        };
         // Nor does anything follow where it fails.
         if !matches!(sent, Ok((_, false))) && std::mem::take(&mut self.shuts) {
             driver.shut(self.conn);

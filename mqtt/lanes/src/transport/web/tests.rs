@@ -179,6 +179,18 @@ fn a_request_is_answered_as_the_standard_says() {
 }
 
 #[test]
+fn headers_that_are_a_list_may_be_several() {
+    let request = REQUEST.replace(
+        "Connection: keep-alive, Upgrade\r\n",
+        "Connection: keep-alive\r\nConnection: Upgrade\r\n",
+    );
+    let request = request.replace(": mqttv3.1, mqtt", ": chat\r\nSec-WebSocket-Protocol: mqttv3.1");
+    let (step, answer) = Served::new(None).answer(&[&request]);
+    assert!(matches!(step, Step::Done(None)), "{step:?}");
+    assert!(answer.to_ascii_lowercase().contains("sec-websocket-protocol: mqttv3.1\r\n"));
+}
+
+#[test]
 fn what_is_no_request_for_mqtt_is_refused_with_a_word() {
     let without = |header: &str| REQUEST.replace(header, "X-Nothing");
     for (request, why, status) in [
@@ -212,20 +224,43 @@ fn what_is_no_request_for_mqtt_is_refused_with_a_word() {
 #[test]
 fn a_request_that_never_ends_takes_bounded_memory() {
     let mut served = Served::new(None);
-    served.mem.send(b"GET / HTTP/1.1\r\n");
+    served.mem.send(b"GET / HTTP/1.1\r\nCookie: ");
     assert!(matches!(served.step(), Step::Waits));
     let mut sent = 0;
     loop {
-        served.mem.send(b"A: b\r\n");
-        sent += 6;
+        served.mem.send(&[b'a'; 1900]);
+        sent += 1900;
         assert!(sent < 2 * REQUEST_MOST, "nobody refuses it");
-        assert!(served.session.held() < 3 * REQUEST_MOST);
+        assert!(served.session.held() <= 3 * REQUEST_MOST);
         match served.step() {
             Step::Waits | Step::More => {}
-            Step::Failed(why, true, _) => break assert_ne!(why, WebFault::Gone),
+            Step::Failed(why, true, _) => break assert_eq!(why, WebFault::TooLong),
             step => panic!("{step:?}"),
         }
     }
+}
+
+#[test]
+fn pings_of_a_client_that_does_not_read_take_bounded_memory() {
+    let ping = |text: &[u8]| frame(OpCode::Control(Control::Ping), true, MASK, text);
+    let mut served = Served::open();
+    served.mem.set_window(100);
+    for n in 0..10_000_u32 {
+        served.mem.send(&ping(&[&n.to_le_bytes()[..], &[7; 121]].concat()));
+        served.read(5000);
+        assert!(served.session.held() < 1000, "{} bytes are kept", served.session.held());
+    }
+    served.session.shut(&mut served.driver);
+    assert!(!served.mem.is_ended());
+    served.mem.set_window(usize::MAX);
+    served.session.flush_late(&mut served.driver);
+    assert!(served.mem.is_ended());
+    let all = messages(served.mem.receive());
+    let [Message::Pong(_), .., Message::Pong(last), Message::Close(Some(_))] = all.as_slice()
+    else {
+        panic!("{} messages", all.len());
+    };
+    assert_eq!(last[..4], 9999_u32.to_le_bytes());
 }
 
 #[test]
@@ -363,6 +398,9 @@ proptest! {
             .flatten()
             .collect();
         prop_assert!(data == expected, "{} bytes of {}", data.len(), expected.len());
+        let pongs = all.iter().filter(|message| matches!(message, Message::Pong(_))).count();
+        let sent = pings.min(writes.len());
+        prop_assert!((usize::from(sent > 0)..=sent).contains(&pongs), "{} of {}", pongs, sent);
         let closed = matches!(all.last(), Some(Message::Close(Some(close)))
             if close.code == CloseCode::Normal);
         prop_assert!(closed, "{:?}", all.last());

@@ -5,7 +5,10 @@ use tungstenite::{
         machine::TryParse,
         server::{Request, create_response, write_response},
     },
-    http::{HeaderMap, HeaderValue, header::SEC_WEBSOCKET_PROTOCOL},
+    http::{
+        HeaderMap, HeaderValue,
+        header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL},
+    },
 };
 
 use super::settings::{WebFault, WebServer};
@@ -28,7 +31,7 @@ pub(super) struct Upgraded {
 
 /// What a client asks for, if its request is complete; why it is refused.
 pub(super) fn upgrade(request: &[u8], server: &WebServer) -> Result<Option<Upgraded>, WebFault> {
-    let (length, parsed) = match Request::try_parse(request) {
+    let (length, mut parsed) = match Request::try_parse(request) {
         Ok(None) if request.len() >= REQUEST_MOST => return Err(WebFault::TooLong),
         Ok(None) => return Ok(None),
         Ok(Some(parsed)) => parsed,
@@ -40,6 +43,7 @@ pub(super) fn upgrade(request: &[u8], server: &WebServer) -> Result<Option<Upgra
     if !server.serves(parsed.uri().path()) {
         return Err(WebFault::Path);
     }
+    join_connection(parsed.headers_mut());
     let Ok(mut response) = create_response(&parsed) else { return Err(WebFault::NotWebSocket) };
     //= MQTT5-6.0.0-3
     //= MQTT311-6.0.0-3
@@ -50,6 +54,16 @@ pub(super) fn upgrade(request: &[u8], server: &WebServer) -> Result<Option<Upgra
     let wrote = write_response(&mut written, &response);
     assert!(wrote.is_ok(), "memory takes what is written");
     Ok(Some(Upgraded { length, response: written }))
+}
+
+/// Several headers of this name are one list (RFC 9110, 5.3); the library looks at the first.
+fn join_connection(headers: &mut HeaderMap) {
+    let all: Vec<_> = headers.get_all(CONNECTION).iter().map(HeaderValue::as_bytes).collect();
+    if all.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&all.join(&b", "[..]))
+    {
+        headers.insert(CONNECTION, joined);
+    }
 }
 
 /// The subprotocol that is spoken, of those that a client offers.
