@@ -223,7 +223,9 @@ fn a_broker_that_keeps_nothing_is_found_out() {
 /// What is acknowledged after the second start is gone at the third.
 #[test]
 fn a_broker_that_goes_back_in_time_is_found_out() {
+    // A damaged copy is another matter: there are several at one place.
     let goes_back = "\
+case \"$DATA\" in */damaged) exec \"$BROKER\" \"$@\";; esac
 if [ -e \"$DATA.old\" ]; then rm -r \"$DATA\"; cp -a \"$DATA.old\" \"$DATA\"
 elif [ -e \"$DATA/meta\" ]; then cp -a \"$DATA\" \"$DATA.$$\" && mv \"$DATA.$$\" \"$DATA.old\"
 fi
