@@ -55,12 +55,6 @@ pub trait Session: Sized + Send + 'static {
     /// See [`Session::is_handshaking`].
     fn has_begun(&self) -> bool;
 
-    /// Its socket has become ready.
-    fn note(&mut self, ready: Ready);
-
-    /// What an open session's socket has for the lane, which was told nothing before.
-    fn noted(&self) -> Ready;
-
     /// Memory of what waits here, in bytes.
     fn held(&self) -> usize;
 
@@ -71,8 +65,13 @@ pub trait Session: Sized + Send + 'static {
     /// socket.
     fn unread(&self, below: usize) -> usize;
 
-    /// One step of the handshake: what one read gives.
-    fn step<D: Driver>(&mut self, driver: &mut D, scratch: &mut [u8]) -> Step<Self::Fault>;
+    /// One step of the handshake: what one read gives. `end`: what has been told of the socket's.
+    fn step<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        scratch: &mut [u8],
+        end: End,
+    ) -> Step<Self::Fault>;
 
     /// The handshake has failed: what comes from now on is thrown away.
     fn refuse(&mut self);
@@ -109,12 +108,29 @@ pub trait Session: Sized + Send + 'static {
     const OVERDUE: Self::Fault;
 }
 
+/// What a driver has told of a socket's end, during a handshake: it is not told again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct End {
+    /// The peer will send no more.
+    pub(super) hangup: bool,
+    /// The connection is broken.
+    pub(super) broken: bool,
+}
+
+impl End {
+    /// Whether it is worth reading until it comes.
+    pub(super) fn is_in_sight(self) -> bool {
+        self.hangup || self.broken
+    }
+}
+
 /// A session on its way, or at its place.
 struct Seated<S> {
     /// Known when a driver takes it.
     conn: ConnId,
     /// It is among the handshakes that go on next.
     is_queued: bool,
+    end: End,
     session: S,
 }
 
@@ -275,7 +291,7 @@ impl<D: Driver, S: Session> Layered<D, S> {
         let mut servers = self.servers.iter();
         let (_, server) = servers.find(|(id, _)| *id == peer.listener)?;
         let (conn, session) = (ConnId { index: 0, generation: 0 }, S::new(Arc::clone(server)));
-        Some(Box::new(Seated { conn, is_queued: false, session }))
+        Some(Box::new(Seated { conn, is_queued: false, end: End::default(), session }))
     }
 
     /// What the lane is told of a socket's readiness.
@@ -284,8 +300,9 @@ impl<D: Driver, S: Session> Layered<D, S> {
             // The layer below has given it up, and nothing else will be heard of it.
             return Some(ready);
         }
-        let Some(Seated { session, .. }) = self.seated(conn) else { return Some(ready) };
-        session.note(ready);
+        let Some(Seated { session, end, .. }) = self.seated(conn) else { return Some(ready) };
+        end.hangup |= ready.hangup;
+        end.broken |= ready.broken;
         let is_handshaking = session.is_handshaking();
         if ready.writable && session.waits_for_room() {
             self.with(conn, |session, driver, _| session.flush_late(driver));
@@ -326,11 +343,13 @@ impl<D: Driver, S: Session> Layered<D, S> {
             if !seated.session.is_handshaking() {
                 continue;
             }
-            let step = self.with(conn, S::step);
+            let end = seated.end;
+            let step =
+                self.with(conn, |session, driver, scratch| session.step(driver, scratch, end));
             match step {
                 None | Some(Step::Waits) => {}
                 Some(Step::More) => self.queue(conn),
-                Some(Step::Done(peer)) => self.done(conn, peer, events),
+                Some(Step::Done(peer)) => self.done(conn, peer, end, events),
                 Some(Step::Failed(why, is_there, what)) => {
                     self.failed(conn, why, &what);
                     if is_there {
@@ -349,12 +368,13 @@ impl<D: Driver, S: Session> Layered<D, S> {
         &mut self,
         conn: ConnId,
         peer: Option<Arc<TlsPeer>>,
+        End { hangup, broken }: End,
         events: &mut Vec<Event<LayeredSocket<D::Socket, S>>>,
     ) {
         self.with(conn, |session, _, _| session.count_done(peer.as_deref()));
         events.push(Event::HandshakeDone { conn, peer });
         // What came with the end of the handshake, or behind it: nothing else may tell.
-        let ready = self.with(conn, |session, _, _| session.noted()).unwrap_or_default();
+        let ready = Ready { readable: true, hangup, broken, ..Ready::default() };
         events.push(Event::Ready { conn, ready });
     }
 

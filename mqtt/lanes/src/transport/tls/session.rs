@@ -19,12 +19,12 @@ use rustls::{
 use super::settings::{HandshakeFault, TlsServer};
 use crate::{
     core::MAX_SLICES,
-    driver::{Driver, Read, Ready, Write},
+    driver::{Driver, Read, Write},
     id::ConnId,
     time::Millis,
     transport::{
         TlsPeer, TlsVersion,
-        layer::{Session, Step},
+        layer::{End, Session, Step},
     },
 };
 
@@ -62,7 +62,6 @@ enum Stage {
 }
 
 /// See the file.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of one connection")]
 pub struct TlsSession {
     conn: ConnId,
     server: Arc<TlsServer>,
@@ -90,9 +89,6 @@ pub struct TlsSession {
     shuts: bool,
     /// The peer has said that nothing follows, or its socket has.
     ended: bool,
-    /// The peer's end is in sight, and the socket is broken.
-    hangup: bool,
-    breaks: bool,
     began: Millis,
     /// Bytes of its handshake.
     received: usize,
@@ -123,8 +119,6 @@ impl Session for TlsSession {
             ahead: false,
             shuts: false,
             ended: false,
-            hangup: false,
-            breaks: false,
             began: Millis::default(),
             received: 0,
         }
@@ -148,17 +142,6 @@ impl Session for TlsSession {
         self.tls.is_some()
     }
 
-    fn note(&mut self, ready: Ready) {
-        self.hangup |= ready.hangup;
-        self.breaks |= ready.broken;
-    }
-
-    /// What an open session's socket has for the lane, which was told nothing before.
-    fn noted(&self) -> Ready {
-        let (hangup, broken) = (self.hangup, self.breaks);
-        Ready { readable: true, hangup, broken, ..Ready::default() }
-    }
-
     /// Memory of what waits here. Begins of records are not counted.
     fn held(&self) -> usize {
         let message = if self.is_handshaking() { self.received.min(MESSAGE_MOST) } else { 0 };
@@ -178,7 +161,12 @@ impl Session for TlsSession {
     }
 
     /// One step of the handshake: what one read gives.
-    fn step<D: Driver>(&mut self, driver: &mut D, scratch: &mut [u8]) -> Step<HandshakeFault> {
+    fn step<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        scratch: &mut [u8],
+        end: End,
+    ) -> Step<HandshakeFault> {
         assert!(self.early.is_empty(), "a handshake has read more than it took");
         let more = match driver.read(self.conn, &mut scratch[..HANDSHAKE_PIECE]) {
             Read::Bytes(count, more) => {
@@ -188,9 +176,9 @@ impl Session for TlsSession {
                 }
                 self.feed(&scratch[..count], &mut []);
                 self.flush_late(driver);
-                more || self.hangup || self.breaks
+                more || end.is_in_sight()
             }
-            Read::Blocked if self.breaks => {
+            Read::Blocked if end.broken => {
                 return Step::Failed(HandshakeFault::Gone, false, "its socket broke".to_owned());
             }
             Read::Blocked => return Step::Waits,

@@ -29,7 +29,7 @@ use crate::{
     },
     id::{ConnId, ListenerId},
     time::Millis,
-    transport::layer::{Session, Step},
+    transport::layer::{End, Session, Step},
     waker::LaneWaker,
 };
 
@@ -138,7 +138,7 @@ impl Served {
         let mut open = Self { driver, mem, session, scratch };
         loop {
             assert_eq!(exchange(&mut client, &open.mem).unwrap(), b"");
-            match open.session.step(&mut open.driver, &mut open.scratch) {
+            match open.session.step(&mut open.driver, &mut open.scratch, End::default()) {
                 Step::Done(_) => break,
                 Step::More | Step::Waits => {}
                 failed @ Step::Failed(..) => panic!("{failed:?}"),

@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{
     core::MAX_SLICES,
-    driver::{Driver, Read, Ready, Write},
+    driver::{Driver, Read, Write},
     id::ConnId,
     time::Millis,
     transport::{
         TlsPeer,
-        layer::{Session, Step},
+        layer::{self, Session, Step},
     },
 };
 
@@ -41,7 +41,6 @@ enum Stage {
 
 /// See the file.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of one connection")]
 pub struct WebSession {
     conn: ConnId,
     server: Arc<WebServer>,
@@ -63,8 +62,6 @@ pub struct WebSession {
     shuts: bool,
     /// Its socket has ended.
     ended: bool,
-    hangup: bool,
-    breaks: bool,
 }
 
 impl Session for WebSession {
@@ -89,8 +86,6 @@ impl Session for WebSession {
             broken: None,
             shuts: false,
             ended: false,
-            hangup: false,
-            breaks: false,
         }
     }
 
@@ -110,16 +105,6 @@ impl Session for WebSession {
         !self.early.is_empty()
     }
 
-    fn note(&mut self, ready: Ready) {
-        self.hangup |= ready.hangup;
-        self.breaks |= ready.broken;
-    }
-
-    fn noted(&self) -> Ready {
-        let (hangup, broken) = (self.hangup, self.breaks);
-        Ready { readable: true, hangup, broken, ..Ready::default() }
-    }
-
     fn held(&self) -> usize {
         self.early.capacity() + self.begun.capacity() + self.owed.held()
     }
@@ -133,7 +118,12 @@ impl Session for WebSession {
         below + self.early.len()
     }
 
-    fn step<D: Driver>(&mut self, driver: &mut D, scratch: &mut [u8]) -> Step<WebFault> {
+    fn step<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        scratch: &mut [u8],
+        end: layer::End,
+    ) -> Step<WebFault> {
         if driver.is_handshaking(self.conn) {
             return Step::Waits;
         }
@@ -146,9 +136,9 @@ impl Session for WebSession {
                     || self.early.len() + count >= REQUEST_MOST
                     || scratch[..count].contains(&b'\n');
                 self.early.extend_from_slice(&scratch[..count]);
-                (is_worth_it, more || self.hangup || self.breaks)
+                (is_worth_it, more || end.is_in_sight())
             }
-            Read::Blocked if self.breaks => return gone("its socket broke"),
+            Read::Blocked if end.broken => return gone("its socket broke"),
             Read::Blocked => return Step::Waits,
             Read::Ended => return gone("the end of it"),
             Read::Failed(kind) => return gone(&kind.to_string()),

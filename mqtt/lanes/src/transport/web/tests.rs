@@ -25,7 +25,7 @@ use crate::{
     },
     id::ConnId,
     time::Millis,
-    transport::layer::{Session, Step},
+    transport::layer::{End, Session, Step},
     waker::LaneWaker,
 };
 
@@ -67,7 +67,7 @@ impl Served {
     }
 
     fn step(&mut self) -> Step<WebFault> {
-        self.session.step(&mut self.driver, &mut self.scratch)
+        self.session.step(&mut self.driver, &mut self.scratch, End::default())
     }
 
     /// Reads all there is, so many bytes at a time.
