@@ -2,7 +2,6 @@
 //! these, and what is to be seen with TLS only.
 #![cfg(feature = "tls")]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail loudly")]
-#![allow(clippy::print_stderr, reason = "a test says what it leaves out")]
 mod secure;
 mod wire;
 
@@ -18,13 +17,11 @@ use rustls::{ClientConfig, version::TLS13};
 use secure::{
     Ca, Identity, Site, Stream, VERSIONS, client, ends_well, finish, hang_up, hello, over, session,
 };
-use wire::{PATIENCE, Server, Told, Wire, assert_echo, pattern};
+use wire::{PATIENCE, Server, Told, Wire, assert_echo, on_each, pattern};
 use zzq_lanes::{
     BindError, BindOptions, CloseReason, Context, DriverKind, HandshakeFault, LaneIndex, Limits,
-    PeerInfo, TlsError, TlsFiles, TlsPeer, TlsServer, TlsVersion, driver::uring::UringDriver,
+    PeerInfo, TlsError, TlsFiles, TlsPeer, TlsServer, TlsVersion,
 };
-
-const DRIVERS: [DriverKind; 2] = [DriverKind::Epoll, DriverKind::Uring];
 
 /// What a server is like where it matters.
 #[derive(Clone, Copy)]
@@ -88,17 +85,6 @@ impl Secure {
         match self.server.hear() {
             Told::Peer(peer) => peer,
             told => panic!("{told:?} and no peer"),
-        }
-    }
-}
-
-/// Under each driver that there is.
-fn on_each(test: impl Fn(DriverKind)) {
-    for driver in DRIVERS {
-        if driver == DriverKind::Epoll || UringDriver::probe().is_ok() {
-            test(driver);
-        } else {
-            eprintln!("skipped: no io_uring");
         }
     }
 }

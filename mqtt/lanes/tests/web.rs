@@ -2,7 +2,6 @@
 //! library's client.
 #![cfg(feature = "web")]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail loudly")]
-#![allow(clippy::print_stderr, reason = "a test says what it leaves out")]
 #[cfg(feature = "tls")]
 mod secure;
 mod wire;
@@ -20,24 +19,10 @@ use tungstenite::{
     http::HeaderValue,
     protocol::{CloseFrame, frame::coding::CloseCode},
 };
-use wire::{PATIENCE, Server, Told, Wire, assert_echo, pattern};
+use wire::{PATIENCE, Server, Told, Wire, assert_echo, on_each, pattern};
 use zzq_lanes::{
     BindOptions, Bound, CloseReason, Context, DriverKind, LaneIndex, Limits, WebFault,
-    driver::uring::UringDriver,
 };
-
-const DRIVERS: [DriverKind; 2] = [DriverKind::Epoll, DriverKind::Uring];
-
-/// Under each driver that there is.
-fn on_each(test: impl Fn(DriverKind)) {
-    for driver in DRIVERS {
-        if driver == DriverKind::Epoll || UringDriver::probe().is_ok() {
-            test(driver);
-        } else {
-            eprintln!("skipped: no io_uring");
-        }
-    }
-}
 
 fn server(driver: DriverKind, lanes: usize, limits: Limits) -> Server {
     let (tell, told) = channel();

@@ -160,6 +160,15 @@ pub(crate) fn driver() -> DriverKind {
     }
 }
 
+/// Under each driver that there is.
+pub(crate) fn on_each(test: impl Fn(DriverKind)) {
+    test(DriverKind::Epoll);
+    match UringDriver::probe() {
+        Ok(()) => test(DriverKind::Uring),
+        Err(error) => eprintln!("skipped: no io_uring ({error})"),
+    }
+}
+
 pub(crate) fn server(lanes: usize, commands: bool, options: BindOptions) -> Server {
     let server = server_over(driver(), lanes, commands, options);
     assert_eq!(server.lanes.driver(), driver(), "what was asked for is there");
