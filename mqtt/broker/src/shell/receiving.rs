@@ -21,6 +21,7 @@ use super::rights::may_receive;
 use super::wire::{Content, Ids, Manner, Receiver};
 use super::{Io, Shell};
 use crate::hooks::{Answer, NoAnswer};
+use crate::metrics::Counts;
 
 /// See the file.
 #[derive(Debug, Default)]
@@ -121,6 +122,14 @@ impl Receiving {
     }
 }
 
+/// Whether a message may be received; without an answer it may not.
+fn heard(answer: Result<bool, NoAnswer>, counts: &mut Counts) -> bool {
+    answer.unwrap_or_else(|NoAnswer| {
+        counts.unanswered += 1;
+        false
+    })
+}
+
 impl<D: Disk> Shell<D> {
     /// The next message of a queue waits for this answer.
     pub(super) fn ask_to_send(
@@ -169,11 +178,7 @@ impl<D: Disk> Shell<D> {
             && let Permission::Asked(pending) = permission
             && let Some(answer) = pending.poll(io.now()).transpose()
         {
-            let may = answer.unwrap_or_else(|NoAnswer| {
-                self.counts.unanswered += 1;
-                false
-            });
-            *permission = Permission::Known(may);
+            *permission = Permission::Known(heard(answer, &mut self.counts));
             self.has_come(io, conn, Waits::Answer);
             // This may come behind the parts of a turn that go on with what follows from it.
             io.turn_again();
@@ -213,10 +218,7 @@ impl<D: Disk> Shell<D> {
         if let Some(pending) = &mut open.asked {
             let answer = pending.poll(io.now()).transpose()?;
             open.asked = None;
-            return Some(answer.unwrap_or_else(|NoAnswer| {
-                self.counts.unanswered += 1;
-                false
-            }));
+            return Some(heard(answer, &mut self.counts));
         }
         if first.content().expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms) {
             // It is counted where it would be sent.
