@@ -248,6 +248,12 @@ impl SubFacts {
         self.acked.is_some_and(|acked| acked < from) && self.leaves.is_none_or(|at| at > to)
     }
 
+    /// Whether its filter was subscribed to from before `from` until behind `to`, for certain: by
+    /// it, or by what took its place, of which nobody may have been told.
+    pub fn holds_filter(&self, from: At, to: At) -> bool {
+        self.acked.is_some_and(|acked| acked < from) && self.given_up.is_none_or(|at| at > to)
+    }
+
     /// Whether it may have held at some moment from `from` to `to`.
     pub fn may_hold(&self, from: At, to: At) -> bool {
         self.sent < to && self.left.is_none_or(|left| left > from)

@@ -22,6 +22,7 @@ fn check(ledger: &Ledger<'_>, broken: &mut Vec<Broken>) {
 #[cfg(test)]
 mod tests {
     use zzq_types::QoS::{AtLeastOnce, AtMostOnce};
+    use zzq_types::SubscribeOptions;
 
     use crate::ledger::script::{Script, breaks};
 
@@ -36,6 +37,24 @@ mod tests {
         assert_eq!(breaks(&script), ["delivered"]);
         script.receive(reader, message, AtLeastOnce);
         assert_eq!(breaks(&script), [""; 0]);
+    }
+
+    /// Its options are the old ones or the new ones: to both it is owed.
+    #[test]
+    fn a_filter_that_is_subscribed_to_anew_stays_subscribed_to() {
+        for (anew, is_owed) in [(AtLeastOnce, true), (AtMostOnce, false)] {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.subscribe(reader, "a/1", AtLeastOnce);
+            script.ask(reader, "a/1", SubscribeOptions::with_qos(anew));
+            let message = script.publish(writer, "a/1", AtLeastOnce);
+            script.acked(writer, message);
+            assert_eq!(breaks(&script) == ["delivered"], is_owed);
+            script.unsubscribe_with(reader, "a/1", |_| {});
+            let message = script.publish(writer, "a/1", AtLeastOnce);
+            script.acked(writer, message);
+            assert_eq!(breaks(&script) == ["delivered"], is_owed, "the first alone");
+        }
     }
 
     #[test]

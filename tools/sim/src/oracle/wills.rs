@@ -136,7 +136,7 @@ fn is_owed(ledger: &Ledger<'_>, dialed: At, session: &SessionFacts, will: Messag
         let subs = session.subs.iter().filter(|sub| sub.group().is_none());
         subs.filter(|sub| sub.matches(&message.topic))
     };
-    plain().filter(|sub| sub.holds(dialed, end)).any(|certain| {
+    plain().filter(|sub| sub.holds_filter(dialed, end)).any(|certain| {
         let same = plain().filter(|sub| sub.filter == certain.filter);
         let mut same = same.filter(|sub| sub.may_hold(dialed, end));
         same.all(|sub| sub.qos_of(message.qos) != QoS::AtMostOnce && !sub.options.no_local)
