@@ -430,8 +430,18 @@ fn limit_queues(options: &mut BrokerOptions, clients: &mut [ClientPlan], chance:
     }
     if limits.queue_full == DropNewest && !chance.once_in(3) {
         // Of what is dropped for all of them it is certain that nobody has it.
-        for client in clients {
+        for client in clients.iter_mut() {
             (client.keeps, client.certain) = (Keeps::Always, true);
+        }
+        if let [reader, writers @ ..] = clients
+            && !chance.once_in(3)
+        {
+            // All that is dropped is, and much is.
+            limits.max_queued_messages = 10;
+            *reader = ClientPlan { certain: true, ..ClientPlan::of_absentee() };
+            for writer in writers {
+                (writer.weights[1], writer.weights[2]) = (0, 0);
+            }
         }
     }
 }

@@ -94,7 +94,7 @@ pub const BUGS: &[Bug] = bugs! {
     "long-wills-at-once" breaks "wills": engine LongWillsAtOnce, 0;
     "sessions-stay" breaks "presence": engine SessionsStay, 0;
     "drops-uncounted" breaks "limits": broker DropsUncounted, 53;
-    "drops-acknowledged" breaks "dropped": broker DropsAcknowledged, 160;
+    "drops-acknowledged" breaks "dropped": broker DropsAcknowledged, 18;
     "suback-at-commit" breaks "delivered": broker SubackAtCommit, 20;
     "retained-before-fence" breaks "retained": broker RetainedBeforeFence, 20;
     "retained-as-it-comes" breaks "retained": broker RetainedAsItComes, 20;

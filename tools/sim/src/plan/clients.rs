@@ -200,6 +200,12 @@ impl ClientPlan {
         }
     }
 
+    /// One that takes all that is published above QoS 0, and is mostly away: what waits for it is
+    /// much.
+    pub(super) const fn of_absentee() -> Self {
+        Self { weights: [0, 10, 0, 4, 4, 0, 10, 0, 0], pause_ms: 400, holds: true, ..Self::PLAIN }
+    }
+
     /// One that takes all at QoS 0.
     pub(super) fn of_listener(chance: &mut Chance) -> Self {
         Self {
