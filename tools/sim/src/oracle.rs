@@ -135,8 +135,8 @@ fn has(session: &SessionFacts, id: MessageId) -> bool {
     session.received.iter().any(|(_, _, received)| received.message == Some(id))
 }
 
-/// Whether a plain filter was subscribed to, for certain, from before the first PUBLISH until behind
-/// its acknowledgement, with a QoS at which nothing is lost.
+/// Whether a plain filter was subscribed to, for certain, from before the first PUBLISH until
+/// behind its acknowledgement, with a QoS at which nothing is lost.
 fn is_owed(ledger: &Ledger<'_>, id: MessageId, session: &SessionFacts) -> bool {
     let (message, facts) = (ledger.message(id), ledger.facts(id));
     let (Some(sent), Some(acked)) = (facts.sent, facts.acked) else { return false };
