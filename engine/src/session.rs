@@ -159,6 +159,12 @@ impl Session {
         self.will.as_deref()
     }
 
+    /// Whether it may leave messages to others when it ends: it is in a group, or has been.
+    pub fn leaves_to_groups(&self) -> bool {
+        let mut filters = self.subscriptions.iter().map(|(filter, _)| filter);
+        !self.left().is_empty() || filters.any(is_shared)
+    }
+
     /// Shared subscriptions that are no more, whose picks may still be here or under way.
     pub(crate) fn left(&self) -> &[(SubNumber, Box<str>)] {
         self.rare.as_ref().map_or(&[], |rare| &rare.left)

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use zzq_codec::{Connect, Disconnect, Encoder, Limits as PacketLimits, Will};
 use zzq_engine::record::{Connect as ConnectRecord, WillMessage};
-use zzq_engine::{Record, SessionNumber, Shard};
+use zzq_engine::{Record, Session, SessionNumber, Shard};
 use zzq_lanes::{ConnId, Excess, LaneIndex};
 use zzq_types::{PropertiesBuf, Property, ProtocolVersion, ReasonCode};
 use zzq_wal::disk::Disk;
@@ -345,9 +345,11 @@ impl<D: Disk> Shell<D> {
         let Some(link) = self.links.get(conn).filter(|link| link.phase == Phase::Opening) else {
             return self.opens_no_more(io, conn);
         };
-        let logged = self.is_logged(link.expiry_s, link.has_will);
-        let Some(link) = self.links.get_mut(conn) else { return };
         let Some(session) = link.session else { return };
+        // What the log knows to be picked for it, others would get once more at a start.
+        let leaves = self.state.session(session).is_some_and(Session::leaves_to_groups);
+        let logged = self.is_logged(link.expiry_s, link.has_will) || link.logged && leaves;
+        let Some(link) = self.links.get_mut(conn) else { return };
         self.counts.connects += 1;
         link.phase = Phase::Up;
         link.since = u32::try_from(self.now_ms >> 4 & u64::from(u32::MAX)).unwrap_or(0);

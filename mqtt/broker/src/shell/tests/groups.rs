@@ -1,5 +1,6 @@
 //! Messages of shared groups whose member has gone.
 
+use zzq_codec::{AckKind, Connect, Packet};
 use zzq_engine::{GroupStrategy, SessionFlags};
 use zzq_types::Filter;
 use zzq_types::ProtocolVersion::V5;
@@ -99,6 +100,44 @@ fn leave_and_crash(setup: Setup, heir: &str, writes: usize) -> bool {
     let ended = (0..lanes).map(|lane| world.shell(lane.into()).state.all_ended().count());
     assert_eq!(ended.sum::<usize>(), 0, "{version:?}, {lanes} lanes, {writes} writes");
     true
+}
+
+/// Found by the simulator (seed 1796289241145): a connection resumed a session of the log that was
+/// to end with it. From there on the log heard nothing of it, so the next start had it end once
+/// more, and others got again what it had answered or left to them.
+#[test]
+fn what_a_member_leaves_that_was_resumed_for_one_connection_comes_once() {
+    //= MQTT5-4.8.2-5
+    for (lanes, heir) in [(1, "a"), (2, "a"), (2, "b"), (2, "c"), (2, "d")] {
+        let mut world = Setup { lanes, ..Setup::new(V5) }.start();
+        let mut goes = world.member("goes");
+        world.subscribe(&mut goes, GROUP, AtLeastOnce);
+        goes.disconnect();
+        world.pass(100);
+        let mut publisher = world.guest("publisher");
+        for (id, text) in [(1, "one"), (2, "two")] {
+            world.publish(&mut publisher, Line::new("t", text, AtLeastOnce, id));
+        }
+        let hello = Hello::member(heir);
+        let mut heir = world.call(&hello);
+        assert_eq!(heir.got(), ["CONNACK"]);
+        world.subscribe(&mut heir, GROUP, AtLeastOnce);
+        let mut goes = world.open();
+        goes.send(&Packet::Connect(Connect { clean_start: false, ..Connect::new(V5, "goes") }));
+        world.pass(100);
+        assert_eq!(goes.got(), ["CONNACK present", "t=one q1 #1", "t=two q1 #2"]);
+        goes.ack(AckKind::PubAck, 1);
+        world.pass(100);
+        goes.reset();
+        world.pass(100);
+        assert_eq!(heir.got(), ["t=two q1 #1"], "{lanes} lanes");
+        heir.ack(AckKind::PubAck, 1);
+        world.pass(100);
+        let mut world = world.kill();
+        let mut heir = world.call(&hello);
+        world.pass(100);
+        assert_eq!(heir.got(), ["CONNACK present"], "{lanes} lanes");
+    }
 }
 
 /// Found by the simulator (seed 955): a message was picked for a member of which the log had
