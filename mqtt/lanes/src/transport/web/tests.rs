@@ -491,3 +491,40 @@ fn what_was_taken_below_goes_along_to_another_lane() {
     served.session.flush_late(&mut served.driver);
     assert_eq!(served.mem.receive(), b"unsent");
 }
+
+/// The other lane's driver sends first what this one had taken; only then what is left of the frame
+/// that the lane had begun, and control frames behind it.
+#[test]
+fn a_frame_of_which_a_part_was_unsent_goes_on_from_another_lane() {
+    let payload: Vec<u8> = (0..100).collect();
+    for taken in 1..102 {
+        for sent in 0..=taken {
+            let mut served = Served::open();
+            served.mem.set_window(taken);
+            let Write::Took(count) = served.write(&[&payload]) else { panic!("it failed") };
+            served.mem.send(&frame(OpCode::Control(Control::Ping), true, MASK, b"there?"));
+            assert!(served.read(100).0.is_empty());
+            // Of what its driver took it has not sent all.
+            let mut wire = served.mem.receive();
+            let unsent = wire.split_off(sent);
+            served.session.travel(&[], unsent);
+            let here = std::mem::replace(&mut served, Served::open());
+            served.session = here.session;
+            served.session.flush_late(&mut served.driver);
+            assert!(matches!(served.write(&[&payload[count..], b"more"]), Write::Took(_)));
+            served.session.shut(&mut served.driver);
+            wire.extend(served.mem.receive());
+            let (mut data, mut pongs, mut closes) = (Vec::new(), 0, 0);
+            for message in messages(wire) {
+                match message {
+                    Message::Binary(piece) => data.extend_from_slice(&piece),
+                    Message::Pong(text) => pongs += usize::from(&text[..] == b"there?"),
+                    Message::Close(_) => closes += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(data == [&payload[..], b"more"].concat(), "{taken} taken, {sent} sent");
+            assert_eq!((pongs, closes), (1, 1), "{taken} taken, {sent} sent");
+        }
+    }
+}
