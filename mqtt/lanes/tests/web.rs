@@ -273,6 +273,55 @@ fn a_text_message_ends_its_connection() {
     });
 }
 
+/// Bytes that nobody had read would turn the end into a reset, and the close frame may be lost.
+#[test]
+fn who_breaks_the_protocol_and_goes_on_is_told_so_and_sees_an_end() {
+    on_each(|driver| {
+        let server = server(driver, 1, Limits::default());
+        for (frame, code) in [
+            // Its mask is missing; what it has is text.
+            ([0x82, 0x01, b'x'].as_slice(), CloseCode::Protocol),
+            (&[0x81, 0x81, 0, 0, 0, 0, b'x'], CloseCode::Unsupported),
+        ] {
+            let (client, _) = upgrade(server.connect());
+            assert_eq!(server.hear(), Told::Accepted(LaneIndex(0)));
+            let mut stream = client.get_ref();
+            stream.write_all(frame).unwrap();
+            // The handler has heard of it before anything else is sent.
+            let failed = CloseReason::Failed(io::ErrorKind::InvalidData);
+            assert_eq!(server.hear(), Told::Closed(failed));
+            for _ in 0..8 {
+                stream.write_all(&[0x55; 1000]).unwrap();
+                // Its lane has come to what was sent before this is answered.
+                assert_echo(&mut probe(&server), b"x");
+                assert_eq!(server.hear(), Told::Accepted(LaneIndex(0)));
+                assert_eq!(server.hear(), Told::Closed(CloseReason::Ended));
+            }
+            let mut told = Vec::new();
+            stream.read_to_end(&mut told).unwrap();
+            assert_eq!(told, [&[0x88, 2][..], &u16::from(code).to_be_bytes()].concat());
+        }
+    });
+}
+
+/// One that never stops is not read for ever.
+#[test]
+fn who_breaks_the_protocol_and_never_stops_is_cut() {
+    on_each(|driver| {
+        let limits = Limits { linger: PATIENCE * 10, ..Limits::default() };
+        let server = server(driver, 1, limits);
+        let (client, _) = upgrade(server.connect());
+        let mut stream = client.get_ref();
+        let mut sent = 0;
+        while stream.write_all(&[0x55; 10_000]).is_ok() {
+            sent += 10_000;
+            assert!(sent < 1 << 30, "nobody cuts it");
+        }
+        let failed = CloseReason::Failed(io::ErrorKind::InvalidData);
+        server.hear_of(&Told::Closed(failed));
+    });
+}
+
 #[cfg(feature = "tls")]
 mod over_tls {
     use rustls::version::TLS13;

@@ -194,6 +194,9 @@ pub enum Read {
     Ended,
     /// The connection is broken.
     Failed(io::ErrorKind),
+    /// The peer breaks the rules of its transport, and is told so: there is no more input, and the
+    /// connection is to be shut and read until the peer has seen that.
+    Refused(io::ErrorKind),
 }
 
 /// What a write took.
@@ -203,4 +206,6 @@ pub enum Write {
     Took(usize),
     /// The connection is broken.
     Failed(io::ErrorKind),
+    /// Nothing may follow: see [`Read::Refused`].
+    Refused(io::ErrorKind),
 }

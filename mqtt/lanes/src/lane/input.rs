@@ -202,6 +202,10 @@ impl<H: Handler, D: Driver> Lane<H, D> {
                 conn.flags.clear(Flags::READABLE);
                 self.core.doom(id, CloseReason::Failed(kind));
             }
+            Read::Refused(kind) => {
+                conn.flags.clear(Flags::READABLE);
+                self.refused(id, kind);
+            }
         }
         None
     }

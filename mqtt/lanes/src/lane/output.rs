@@ -20,6 +20,7 @@ enum Flushed {
     Blocked,
     TurnOver,
     Broken(ErrorKind),
+    Refused(ErrorKind),
 }
 
 impl<H: Handler, D: Driver> Lane<H, D> {
@@ -85,6 +86,7 @@ impl<H: Handler, D: Driver> Lane<H, D> {
                 self.core.broken(id, kind);
                 return self.drop_output(id);
             }
+            Flushed::Refused(kind) => return self.refused(id, kind),
             Flushed::Blocked => {
                 conn.flags.set(Flags::BLOCKED);
                 conn.output.seal_large(&mut self.core.pool);
@@ -119,17 +121,39 @@ impl<H: Handler, D: Driver> Lane<H, D> {
                     }
                 }
                 Write::Failed(kind) => return Flushed::Broken(kind),
+                Write::Refused(kind) => return Flushed::Refused(kind),
             }
         }
         Flushed::TurnOver
     }
 
-    fn drop_output(&mut self, id: ConnId) {
+    /// The driver has told the peer that it breaks the rules. A reset might overtake that, so the
+    /// connection ends as one that was closed after flush. Its output may not follow.
+    pub(super) fn refused(&mut self, id: ConnId, kind: ErrorKind) {
+        let Some(conn) = self.core.conns.get_mut(id) else { return };
+        let why = CloseReason::Failed(kind);
+        match conn.phase {
+            Phase::Open if !conn.flags.has(Flags::BROKEN) => self.core.end(id, why),
+            Phase::Closing if !conn.flags.has(Flags::BROKEN) => self.core.ending.push(id),
+            _ => return self.core.doom(id, why),
+        }
+        self.release_output(id);
+        if let Some(conn) = self.core.conns.get_mut(id) {
+            conn.flags.clear(Flags::BLOCKED);
+        }
+    }
+
+    fn release_output(&mut self, id: ConnId) {
         let Some(conn) = self.core.conns.get_mut(id) else { return };
         self.core.counters.dropped_output += conn.output.queued() as u64;
         self.core.totals.output -= conn.output.queued();
         self.core.totals.output_held -= conn.output.held();
         conn.output.release(&mut self.core.pool);
+    }
+
+    fn drop_output(&mut self, id: ConnId) {
+        self.release_output(id);
+        let Some(conn) = self.core.conns.get_mut(id) else { return };
         if conn.phase == Phase::Closing {
             let why = conn.reason;
             self.core.doom(id, why);

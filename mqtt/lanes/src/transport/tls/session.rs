@@ -185,7 +185,7 @@ impl Session for TlsSession {
             Read::Ended => {
                 return Step::Failed(HandshakeFault::Gone, false, "the end of it".to_owned());
             }
-            Read::Failed(kind) => {
+            Read::Failed(kind) | Read::Refused(kind) => {
                 return Step::Failed(HandshakeFault::Gone, false, kind.to_string());
             }
         };
@@ -458,7 +458,7 @@ impl TlsSession {
         if !self.late.is_empty() {
             match driver.write(self.conn, &[IoSlice::new(&self.late)]) {
                 Write::Took(count) => drop(self.late.drain(..count)),
-                Write::Failed(kind) => return Err(kind),
+                Write::Failed(kind) | Write::Refused(kind) => return Err(kind),
             }
             if !self.late.is_empty() {
                 return Ok(false);
@@ -499,7 +499,7 @@ impl<D: Driver> io::Write for Pipe<'_, D> {
                 self.left = given - taken;
                 Ok(taken)
             }
-            Write::Failed(kind) => Err(kind.into()),
+            Write::Failed(kind) | Write::Refused(kind) => Err(kind.into()),
         }
     }
 

@@ -230,7 +230,7 @@ fn keys_that_are_used_up_behind_half_a_message_fail_the_connection() {
                 assert_eq!(count, length);
                 None
             }
-            Write::Failed(kind) => Some(kind),
+            Write::Failed(kind) | Write::Refused(kind) => Some(kind),
         });
         assert_eq!(failed, Some(io::ErrorKind::InvalidData));
         // It is over: what comes is not looked at, and nothing more is sent.
@@ -265,7 +265,7 @@ fn keys_that_are_used_up_lose_nothing() {
         while sent < 40_000 && failed.is_none() {
             match served.write(&[7; 100]) {
                 Write::Took(count) => sent += count,
-                Write::Failed(kind) => failed = Some(kind),
+                Write::Failed(kind) | Write::Refused(kind) => failed = Some(kind),
             }
             came += exchange(&mut client, &served.mem).unwrap().len();
             while !matches!(served.read(), Read::Blocked) {}

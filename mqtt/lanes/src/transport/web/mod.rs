@@ -6,8 +6,8 @@
 //!   whole goes on with the lane's next writes; control frames wait behind it.
 //! * **Ends.** A close frame and the end of the socket are one end to the lane, each behind all
 //!   bytes that came before. The lane's own end is a close frame and then the socket's. A peer that
-//!   breaks the protocol is a connection that has failed; it is told so as far as it has stopped to
-//!   send.
+//!   breaks the protocol is a connection that has failed; it is told so by a close frame, and what
+//!   it sends from then on is thrown away, as behind a refused handshake.
 mod frames;
 mod session;
 mod settings;

@@ -141,7 +141,7 @@ impl Session for WebSession {
             Read::Blocked if end.broken => return gone("its socket broke"),
             Read::Blocked => return Step::Waits,
             Read::Ended => return gone("the end of it"),
-            Read::Failed(kind) => return gone(&kind.to_string()),
+            Read::Failed(kind) | Read::Refused(kind) => return gone(&kind.to_string()),
         };
         let upgraded = if is_worth_it { upgrade(&self.early, &self.server) } else { Ok(None) };
         match upgraded {
@@ -174,7 +174,7 @@ impl Session for WebSession {
         }
         match self.inbound.end {
             Some(End::Closed(_)) => return Read::Ended,
-            Some(End::Fault(_)) => return Read::Failed(ErrorKind::InvalidData),
+            Some(End::Fault(_)) => return Read::Refused(ErrorKind::InvalidData),
             None if self.ended => return Read::Ended,
             None => {}
         }
@@ -208,7 +208,7 @@ impl Session for WebSession {
     fn write<D: Driver>(&mut self, driver: &mut D, pieces: &[IoSlice<'_>]) -> (Write, bool) {
         if let Some(End::Fault(_)) = self.inbound.end {
             // It was told why, and no more may follow.
-            return (Write::Failed(ErrorKind::InvalidData), false);
+            return (Write::Refused(ErrorKind::InvalidData), false);
         }
         let total: usize = pieces.iter().map(|piece| piece.len()).sum();
         let mut at = 0;
@@ -332,7 +332,7 @@ impl WebSession {
                 self.left -= sent;
                 Ok((sent, count == given))
             }
-            Write::Failed(kind) => {
+            Write::Failed(kind) | Write::Refused(kind) => {
                 self.broken = Some(kind);
                 Err(kind)
             }

@@ -371,7 +371,7 @@ proptest! {
                 let lens: Vec<_> = queue.chunks(100).collect();
                 match served.write(&lens) {
                     Write::Took(count) => drop(queue.drain(..count)),
-                    Write::Failed(kind) => panic!("{kind}"),
+                    Write::Failed(kind) | Write::Refused(kind) => panic!("{kind}"),
                 }
                 served.session.flush_late(&mut served.driver);
                 wire.extend(served.mem.receive());
@@ -435,11 +435,11 @@ fn a_client_that_breaks_the_protocol_is_told_so_behind_what_was_right() {
         served.mem.send(&[binary(b"right"), bytes.clone(), binary(b"behind")].concat());
         let (got, end) = served.read(1000);
         assert_eq!(got, b"right", "{bytes:?}");
-        assert!(matches!(end, Read::Failed(ErrorKind::InvalidData)), "{end:?}");
+        assert!(matches!(end, Read::Refused(ErrorKind::InvalidData)), "{end:?}");
         let told = messages(served.mem.receive());
         let [Message::Close(Some(close))] = told.as_slice() else { panic!("{told:?}") };
         assert_eq!(close.code, code, "{bytes:?}");
-        assert!(matches!(served.write(&[b"x"]), Write::Failed(_)));
+        assert!(matches!(served.write(&[b"x"]), Write::Refused(_)));
     }
 }
 
