@@ -161,8 +161,15 @@ impl Session {
 
     /// Whether it may leave messages to others when it ends: it is in a group, or has been.
     pub fn leaves_to_groups(&self) -> bool {
-        let mut filters = self.subscriptions.iter().map(|(filter, _)| filter);
-        !self.left().is_empty() || filters.any(is_shared)
+        self.shares().next().is_some()
+    }
+
+    /// The shared subscriptions that it has, and had: messages that were picked for it by these are
+    /// left to their groups.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = (SubNumber, &str)> {
+        let left = self.left().iter().map(|(number, filter)| (*number, &**filter));
+        let shared = self.subscriptions.iter().filter(|(filter, _)| is_shared(filter));
+        left.chain(shared.map(|(filter, sub)| (sub.number, filter)))
     }
 
     /// Shared subscriptions that are no more, whose picks may still be here or under way.
@@ -226,9 +233,8 @@ impl Session {
     /// Whether its queue may stay in an image: it is down, outlives its connection, and what waits
     /// for it can come to no other session.
     pub(crate) fn may_leave_queue(&self) -> bool {
-        let mut filters = self.subscriptions.iter();
-        let shares = !self.left().is_empty() || filters.any(|(filter, _)| is_shared(filter));
-        matches!(self.link, Link::Down { .. }) && !self.is_volatile() && !shares
+        let waits = matches!(self.link, Link::Down { .. }) && !self.is_volatile();
+        waits && !self.leaves_to_groups()
     }
 
     #[inline]

@@ -11,7 +11,7 @@ use crate::group::{Ended, OrphanMessage};
 use crate::number::SessionNumber;
 use crate::planted::{self, Bug};
 use crate::record::{Connect, Release, SessionDown, SessionEnd, Start, WillMessage, WillSet};
-use crate::session::{Link, Session, Waiting, is_shared};
+use crate::session::{Link, Session, Waiting};
 use crate::state::State;
 use crate::will::{DetachedWill, Will};
 
@@ -290,10 +290,8 @@ fn announce_will(session: &Session, effects: &mut impl Effects) {
 
 /// What its groups may still get is kept, if the session was in any; the rest is let go.
 fn leave_to_groups(session: &Session, effects: &mut impl Effects) -> Option<Ended> {
-    let mut shares: BTreeMap<_, Box<str>> = session.left().iter().cloned().collect();
-    for (filter, sub) in session.subscriptions.iter().filter(|(filter, _)| is_shared(filter)) {
-        shares.insert(sub.number, filter.into());
-    }
+    let shares = session.shares().map(|(number, filter)| (number, filter.into()));
+    let shares: BTreeMap<_, Box<str>> = shares.collect();
     let mut orphans = BTreeMap::new();
     for (waiting, extra) in session.queue.estate() {
         match extra.and_then(|extra| Some((extra.pick?, extra.expires_ms))) {
