@@ -347,8 +347,8 @@ impl<D: Disk> Shell<D> {
         };
         let Some(session) = link.session else { return };
         // What the log knows to be picked for it, others would get once more at a start.
-        let leaves = self.state.session(session).is_some_and(Session::leaves_to_groups);
-        let logged = self.is_logged(link.expiry_s, link.has_will) || link.logged && leaves;
+        let leaves = || self.state.session(session).is_some_and(Session::leaves_to_groups);
+        let logged = self.is_logged(link.expiry_s, link.has_will) || link.logged && leaves();
         let Some(link) = self.links.get_mut(conn) else { return };
         self.counts.connects += 1;
         link.phase = Phase::Up;
