@@ -32,8 +32,8 @@ mod wills;
 
 use zzq_types::QoS;
 
-use crate::history::{ClientId, MessageId};
-use crate::ledger::{Ledger, SessionFacts};
+use crate::history::{ClientId, Message, MessageId};
+use crate::ledger::{At, Ledger, SessionFacts};
 
 /// One promise.
 #[derive(Clone, Copy, Debug)]
@@ -135,23 +135,29 @@ fn has(session: &SessionFacts, id: MessageId) -> bool {
     session.received.iter().any(|(_, _, received)| received.message == Some(id))
 }
 
-/// Whether a plain filter was subscribed to, for certain, from before the first PUBLISH until
-/// behind its acknowledgement, with a QoS at which nothing is lost.
+/// Whether a session was subscribed, for certain, from before the first PUBLISH until behind its
+/// acknowledgement.
 fn is_owed(ledger: &Ledger<'_>, id: MessageId, session: &SessionFacts) -> bool {
     let (message, facts) = (ledger.message(id), ledger.facts(id));
     let (Some(sent), Some(acked)) = (facts.sent, facts.acked) else { return false };
     if message.is_will || message.clears || ledger.may_have_expired(id, ledger.end_ms()) {
         return false;
     }
+    is_subscribed(session, message, (sent, acked))
+}
+
+/// Whether a plain filter that matches was subscribed to, for certain, from before `from` until
+/// behind `to`, with a QoS at which nothing is lost.
+fn is_subscribed(session: &SessionFacts, message: &Message, (from, to): (At, At)) -> bool {
     let plain = || {
         let subs = session.subs.iter().filter(|sub| sub.group().is_none());
         subs.filter(|sub| sub.matches(&message.topic))
     };
     let own = message.client == session.client;
-    plain().filter(|sub| sub.holds_filter(sent, acked)).any(|certain| {
+    plain().filter(|sub| sub.holds_filter(from, to)).any(|certain| {
         // Another one of the same filter may have been in its place, with other options.
         plain()
-            .filter(|sub| sub.filter == certain.filter && sub.may_hold(sent, acked))
+            .filter(|sub| sub.filter == certain.filter && sub.may_hold(from, to))
             .all(|sub| sub.qos_of(message.qos) != QoS::AtMostOnce && !(own && sub.options.no_local))
     })
 }

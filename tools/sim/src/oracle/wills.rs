@@ -15,9 +15,7 @@
 
 mod delayed;
 
-use zzq_types::QoS;
-
-use super::{Broken, Promise, Subject, has};
+use super::{Broken, Promise, Subject, has, is_subscribed};
 use crate::history::{Ending, MessageId};
 use crate::ledger::{At, ConnFacts, Ledger, STOP_MS, SessionFacts};
 
@@ -77,8 +75,9 @@ fn miss(
     if ledger.cut_short || ledger.history.drops() {
         return;
     }
+    let (message, span) = (ledger.message(will), (facts.dialed, ledger.end()));
     for (_, session) in ledger.lasting() {
-        if is_owed(ledger, facts.dialed, session, will) && !has(session, will) {
+        if is_subscribed(session, message, span) && !has(session, will) {
             tell("a will never came", session);
         }
     }
@@ -126,21 +125,6 @@ fn was_taken_back(ledger: &Ledger<'_>, facts: &ConnFacts) -> bool {
         *death > left && at < ledger.ms(ended) + STOP_MS
     });
     !in_doubt && !stops
-}
-
-/// The session had subscribed before, and is subscribed to the end.
-fn is_owed(ledger: &Ledger<'_>, dialed: At, session: &SessionFacts, will: MessageId) -> bool {
-    let message = ledger.message(will);
-    let end = ledger.end();
-    let plain = || {
-        let subs = session.subs.iter().filter(|sub| sub.group().is_none());
-        subs.filter(|sub| sub.matches(&message.topic))
-    };
-    plain().filter(|sub| sub.holds_filter(dialed, end)).any(|certain| {
-        let same = plain().filter(|sub| sub.filter == certain.filter);
-        let mut same = same.filter(|sub| sub.may_hold(dialed, end));
-        same.all(|sub| sub.qos_of(message.qos) != QoS::AtMostOnce && !sub.options.no_local)
-    })
 }
 
 #[cfg(test)]
