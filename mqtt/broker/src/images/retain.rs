@@ -3,6 +3,7 @@
 //! Owns: which segments a size and an age let go. Does not know: what images need, who reads.
 
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::time::Duration;
 
 use zzq_wal::disk::Disk;
@@ -87,14 +88,20 @@ fn first(
     let (last, closed) = segments.split_last()?;
     let mut behind = last.bytes;
     let mut first = last.first;
+    // Of those in which no record begins. They go with what is in front of them.
+    let mut of_parts = 0_u64;
     for segment in closed.iter().rev() {
+        if segment.last < segment.first {
+            of_parts = of_parts.saturating_add(segment.bytes);
+            continue;
+        }
         let beyond = retention.bytes.is_some_and(|bytes| behind >= bytes);
         // Of one without an end of its own the next one tells.
         let old = ended_ms(segment).is_some_and(|ended_ms| ended_ms < oldest_ms);
         if beyond || old {
             break;
         }
-        behind = behind.saturating_add(segment.bytes);
+        behind = behind.saturating_add(segment.bytes).saturating_add(take(&mut of_parts));
         first = segment.first;
     }
     Some(first)
@@ -145,6 +152,22 @@ mod tests {
         assert_eq!(kept(Some(100), None), Some(100));
         assert_eq!(kept(Some(101), None), Some(90));
         assert_eq!(kept(Some(5000), None), Some(10));
+    }
+
+    /// Found by the simulator: 57 344 bytes of a start that had written nothing yet were counted,
+    /// and let go.
+    #[test]
+    fn what_goes_with_the_segments_in_front_of_it_covers_nothing() {
+        let segments = segments();
+        let (old, new) = segments.split_at(8);
+        let parts = KeptSegment { number: 0, first: new[0].first, last: old[7].last, bytes: 1000 };
+        let all = [old, &[parts; 2], new].concat();
+        let kept = |bytes| {
+            let retention = Retention { bytes: Some(bytes), age: None };
+            first(&all, retention, 0, |_| None).map(Lsn::get)
+        };
+        assert_eq!([kept(200), kept(201), kept(300)], [Some(90), Some(80), Some(80)]);
+        assert_eq!([kept(2300), kept(2301)], [Some(80), Some(70)], "they stay with those");
     }
 
     #[test]
