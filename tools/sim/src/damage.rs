@@ -15,13 +15,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
 
 use zzq_journal::{Event, Survey, walk};
-use zzq_snapshot::{Listing, Shelf, at_full_speed};
 use zzq_wal::disk::Disk;
 use zzq_wal::sim_disk::SimDisk;
 use zzq_wal::{Lsn, META_NAME, read_facts, segment_name, segment_number};
 
 pub use self::judge::{Outcome, Served, judge};
 use crate::client::quote::is_quoted_on_a_block;
+use crate::images::stated_images;
 
 /// What the log is written in at least.
 const BLOCK: u64 = 4096;
@@ -152,8 +152,7 @@ impl Store {
         let files = disk.list().ok()?.into_iter().collect();
         let mut store = Self { files, ..Self::default() };
         let facts = read_facts(disk).ok()?;
-        let there = Listing::read(disk).ok()?;
-        let (images, _) = Shelf::open(disk, &there, &facts.identity, None, at_full_speed()).ok()?;
+        let (images, ..) = stated_images(disk, &facts).ok()?;
         store.images = images.images().map(|image| image.heading().lsn.get()).collect();
         let pages = [0, BLOCK].map(|page| {
             let probe = disk.restart();

@@ -6,23 +6,38 @@
 use zzq_engine::image::{Loader, Section, Sections, Select, UntouchedReader, references};
 use zzq_engine::session::Untouched;
 use zzq_engine::{NoEffects, Record, SessionNumber, Shard, State};
-use zzq_snapshot::{ColdShelf, Listing, NeededKind, Shelf, Volume, at_full_speed};
+use zzq_snapshot::{ColdShelf, Listing, NeededKind, Shelf, Verdict, Volume, at_full_speed};
 use zzq_types::Lsn;
 use zzq_wal::disk::Disk;
-use zzq_wal::format::segment::Identity;
+use zzq_wal::format::meta::Facts;
 use zzq_wal::sim_disk::SimDisk;
 use zzq_wal::{Log, ReadError};
 
+type File = <SimDisk as Disk>::File;
+
+/// The good images on a disk that its `meta` has stated, what is wrong with others that it has, and
+/// the files there. A start goes by no other one: nothing says that its name is durable.
+pub fn stated_images(
+    disk: &SimDisk,
+    facts: &Facts,
+) -> Result<(Shelf<File>, Vec<Verdict>, Listing), String> {
+    let cold = facts.cold_files().map_or(0, |range| range.last);
+    let there = Listing::read(disk).map_err(|error| error.to_string())?;
+    let there = there.as_stated(facts.snapshot_number, cold);
+    let opened = Shelf::open(disk, &there, &facts.identity, None, at_full_speed());
+    let (images, verdicts) = opened.map_err(|error| error.to_string())?;
+    Ok((images, verdicts, there))
+}
+
 /// The good images on a disk, the newest last.
 #[derive(Default)]
-pub struct Images(Vec<Volume<<SimDisk as Disk>::File>>);
+pub struct Images(Vec<Volume<File>>);
 
 impl Images {
     /// Those of this log.
     pub fn new(disk: &SimDisk, log: &Log<SimDisk>) -> Self {
-        let Ok(there) = Listing::read(disk) else { return Self::default() };
-        let opened = Shelf::open(disk, &there, &log.facts().identity, None, at_full_speed());
-        Self(opened.map(|(shelf, _)| shelf.images().cloned().collect()).unwrap_or_default())
+        let opened = stated_images(disk, &log.facts());
+        Self(opened.map(|(shelf, ..)| shelf.images().cloned().collect()).unwrap_or_default())
     }
 
     /// All of a state of whose queues parts may be in an image only.
@@ -57,11 +72,9 @@ impl Images {
 }
 
 /// The newest image on a disk, and the last record that it covers.
-pub fn newest(disk: &SimDisk, identity: &Identity) -> Result<(State, Lsn), String> {
+pub fn newest(disk: &SimDisk, facts: &Facts) -> Result<(State, Lsn), String> {
     let told = |error: &dyn std::fmt::Display| error.to_string();
-    let there = Listing::read(disk).map_err(|error| told(&error))?;
-    let opened = Shelf::open(disk, &there, identity, None, at_full_speed());
-    let (images, _) = opened.map_err(|error| told(&error))?;
+    let (images, ..) = stated_images(disk, facts)?;
     let Some(image) = images.newest() else { return Ok((State::new(Shard::WHOLE), Lsn::ZERO)) };
     let mut loader = Loader::new(Shard::WHOLE);
     let mut entries = image.entries(|_| true, at_full_speed());
@@ -165,9 +178,7 @@ impl Folded {
 /// or in the log behind all that it says may be trimmed. Returns what the newest covers and is.
 pub fn look_at_all(disk: &SimDisk, log: &Log<SimDisk>) -> Result<(Lsn, State), String> {
     let identity = log.facts().identity;
-    let there = Listing::read(disk).map_err(|error| error.to_string())?;
-    let opened = Shelf::open(disk, &there, &identity, None, at_full_speed());
-    let (images, verdicts) = opened.map_err(|error| error.to_string())?;
+    let (images, verdicts, there) = stated_images(disk, &log.facts())?;
     if let Some(verdict) = verdicts.first() {
         return Err(verdict.to_string());
     }
@@ -179,8 +190,6 @@ pub fn look_at_all(disk: &SimDisk, log: &Log<SimDisk>) -> Result<(Lsn, State), S
     }
     newest
 }
-
-type File = <SimDisk as Disk>::File;
 
 fn look_at(
     image: &Volume<File>,
@@ -220,9 +229,7 @@ fn look_at(
 /// What stays on a disk that nothing there needs: segments of the log in front of all that images
 /// need and of so many bytes that are kept for readers, and cold files.
 pub fn needless(disk: &SimDisk, log: &Log<SimDisk>, kept: u64) -> Result<(u64, u64), String> {
-    let there = Listing::read(disk).map_err(|error| error.to_string())?;
-    let opened = Shelf::open(disk, &there, &log.facts().identity, None, at_full_speed());
-    let (images, _) = opened.map_err(|error| error.to_string())?;
+    let (images, _, there) = stated_images(disk, &log.facts())?;
     let (needed, cold) = (images.first_needed(), images.needed_cold());
     let mut behind = 0_u64;
     let segments = log.whole_segments().into_iter().rev().filter(|segment| {
@@ -233,4 +240,27 @@ pub fn needless(disk: &SimDisk, log: &Log<SimDisk>, kept: u64) -> Result<(u64, u
     let segments = segments.count() as u64;
     let files = there.cold().iter().filter(|number| !cold.contains(number)).count() as u64;
     Ok((segments, files))
+}
+
+#[cfg(test)]
+mod tests {
+    use zzq_snapshot::{Heading, Kind};
+
+    use super::*;
+
+    /// A start had gone by the image before, and was told that it lacks what this one covers.
+    #[test]
+    fn an_image_that_meta_has_not_stated_counts_for_none() {
+        let disk = SimDisk::new();
+        let options = zzq_wal::Options::from_os().unwrap();
+        let (log, _) = Log::open(disk.clone(), options, 1, &mut |_| Ok(())).unwrap();
+        let (mut images, ..) = stated_images(&disk, &log.facts()).unwrap();
+        let heading = Heading::new(Kind::Image, log.facts().identity);
+        images.begin(&disk, heading, at_full_speed()).unwrap().finish().unwrap();
+        let mut facts = (*log.facts()).clone();
+        let count = |facts: &Facts| stated_images(&disk, facts).unwrap().0.images().count();
+        assert_eq!(count(&facts), 0);
+        facts.snapshot_number = heading.number;
+        assert_eq!(count(&facts), 1);
+    }
 }

@@ -11,9 +11,7 @@ use zzq_broker::{BrokerOptions, StartError};
 use zzq_engine::image::{Sections, Select};
 use zzq_engine::{NoEffects, Record, Shard, State};
 use zzq_lanes::{LaneWaker, Limits as LaneLimits};
-use zzq_snapshot::{Listing, Shelf, at_full_speed};
 use zzq_types::Lsn;
-use zzq_wal::format::segment::Identity;
 use zzq_wal::sim_disk::SimDisk;
 use zzq_wal::{Log, Options as LogOptions, read_facts};
 
@@ -22,7 +20,7 @@ use crate::clock::SimClock;
 use crate::device::Device;
 use crate::guard::Guard;
 use crate::history::Death;
-use crate::images::{Folded, Images, look_at_all, newest};
+use crate::images::{Folded, Images, look_at_all, newest, stated_images};
 use crate::plan::Plan;
 
 /// A broker of the simulation.
@@ -213,9 +211,8 @@ impl Node {
     /// two.
     pub fn spoil_newest_image(&mut self) -> bool {
         let disk = &self.device.disk;
-        let (Ok(there), Ok(facts)) = (Listing::read(disk), read_facts(disk)) else { return false };
-        let opened = Shelf::open(disk, &there, &facts.identity, None, at_full_speed());
-        let Ok((images, _)) = opened else { return false };
+        let Ok(facts) = read_facts(disk) else { return false };
+        let Ok((images, ..)) = stated_images(disk, &facts) else { return false };
         let Some(newest) = images.newest().filter(|_| images.images().count() > 1) else {
             return false;
         };
@@ -239,21 +236,16 @@ impl Node {
     }
 
     /// The state that a start finds on a disk with this log.
-    pub fn state_on(&mut self, disk: &SimDisk, identity: &Identity) -> Result<State, String> {
+    pub fn state_on(&mut self, disk: &SimDisk) -> Result<State, String> {
         let salts = self.chance.draw();
-        self.state_up_to(disk, identity, Lsn::new(u64::MAX), salts)
+        self.state_up_to(disk, Lsn::new(u64::MAX), salts)
     }
 
     /// The same, up to a record.
-    pub fn state_up_to(
-        &self,
-        disk: &SimDisk,
-        identity: &Identity,
-        last: Lsn,
-        salts: u64,
-    ) -> Result<State, String> {
+    pub fn state_up_to(&self, disk: &SimDisk, last: Lsn, salts: u64) -> Result<State, String> {
         let disk = disk.restart();
-        let (mut state, covered) = newest(&disk, identity)?;
+        let facts = read_facts(&disk).map_err(|error| error.to_string())?;
+        let (mut state, covered) = newest(&disk, &facts)?;
         let visit_from = zzq_wal::Lsn::new(covered.next().get());
         let options = LogOptions { visit_from, ..self.log_options_by(salts) };
         let mut visit = |found: zzq_wal::RecoveredRecord<'_>| {

@@ -94,8 +94,7 @@ impl World {
         if !follow_to(&mut state, &log, at, last)? {
             return Ok(None);
         }
-        let identity = log.facts().identity;
-        let copied = self.node.state_on(copy, &identity)?;
+        let copied = self.node.state_on(copy)?;
         let (live, copied) =
             (Sections::of(&state, Select::All), Sections::of(&copied, Select::All));
         if live == copied {

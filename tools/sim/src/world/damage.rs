@@ -86,8 +86,7 @@ impl World {
         let last = found.last_lsn.get();
         read_through(log, &mut served);
         let live = Images::new(disk, log).whole(broker.state(0), Select::Persistent);
-        let (applied, identity) = (broker.applied(0), log.facts().identity);
-        let folded = self.node.state_up_to(disk, &identity, applied, salts.rotate_left(1));
+        let folded = self.node.state_up_to(disk, broker.applied(0), salts.rotate_left(1));
         let state = match (live, folded) {
             (Ok(live), Ok(folded)) => {
                 let folded = Sections::of(&folded, Select::Persistent);
