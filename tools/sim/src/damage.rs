@@ -26,8 +26,9 @@ use crate::images::stated_images;
 /// What the log is written in at least.
 const BLOCK: u64 = 4096;
 
-/// What a broker says that goes by a page of `meta` which names files that have gone since.
-const OLDER_META: &str = ".log is damaged at byte 0: the file is missing";
+/// What a broker says that goes by a page of `meta` which names files that have gone since: they
+/// are missing, or a stranger has the name of one.
+const OLDER_META: &str = ".log is damaged at byte 0: ";
 
 /// What a broker says that has no image to begin with.
 const NO_IMAGE: &str = "no good image covers it";
