@@ -181,19 +181,22 @@ fn is_handed_over(ledger: &Ledger<'_>, sub: &SubFacts, id: MessageId) -> bool {
 }
 
 /// Written before SUBACK and not acknowledged before SUBSCRIBE, and nothing takes it or a later one
-/// away.
+/// away: one at QoS 0 may have replaced it, and be dropped on its way to who does not read.
 fn is_meanwhile(ledger: &Ledger<'_>, writes: &[MessageId], sub: &SubFacts, id: MessageId) -> bool {
     let (message, facts) = (ledger.message(id), ledger.facts(id));
     let (Some(sent), Some(over)) = (facts.sent, facts.acked) else { return false };
+    let is_before = |sent: At| sub.acked.is_some_and(|acked| sent < acked);
     let mut same = writes.iter().filter(|by| ledger.message(**by).topic == message.topic);
     sub.matches(&message.topic)
         && message.qos != QoS::AtMostOnce
         && !message.is_will
         && over > sub.sent
-        && sub.acked.is_some_and(|acked| sent < acked)
-        && same.all(|by| {
-            let by = ledger.message(*by);
-            !by.clears && by.expiry_s.is_none()
+        && is_before(sent)
+        && same.all(|id| {
+            let by = ledger.message(*id);
+            let is_kept =
+                by.qos != QoS::AtMostOnce || !ledger.facts(*id).sent.is_some_and(is_before);
+            !by.clears && by.expiry_s.is_none() && is_kept
         })
 }
 
@@ -213,7 +216,7 @@ fn must_be_there(ledger: &Ledger<'_>, writes: &[MessageId], id: MessageId, asked
 
 #[cfg(test)]
 mod tests {
-    use zzq_types::QoS::AtLeastOnce;
+    use zzq_types::QoS::{AtLeastOnce, AtMostOnce};
     use zzq_types::SubscribeOptions;
 
     use super::*;
@@ -369,6 +372,30 @@ mod tests {
             sent(&mut script, reader, message);
             assert_eq!(breaks(&script), [""; 0]);
         }
+    }
+
+    /// It came as it was published, and the receiver did not read.
+    #[test]
+    fn one_at_qos_0_that_replaced_it_may_be_lost() {
+        let is_owed = |qos, in_time: bool| {
+            let mut script = Script::new();
+            let (reader, writer) = (script.member(), script.member());
+            script.ask(reader, "a/1", SubscribeOptions::with_qos(AtLeastOnce));
+            let message = script.retain(writer, "a/1", false);
+            let replace = |script: &mut Script| {
+                script.send(Message { retain: true, ..Script::message(writer, "a/1", qos) })
+            };
+            let by = in_time.then(|| replace(&mut script));
+            script.acked(writer, message);
+            script.granted(reader, "a/1");
+            let by = by.unwrap_or_else(|| replace(&mut script));
+            if qos == AtLeastOnce {
+                script.acked(writer, by);
+            }
+            breaks(&script).contains(&"retained")
+        };
+        assert!(is_owed(AtLeastOnce, true) && !is_owed(AtMostOnce, true));
+        assert!(is_owed(AtMostOnce, false), "when it came the subscription had its retained one");
     }
 
     #[test]
