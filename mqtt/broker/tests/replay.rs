@@ -93,6 +93,33 @@ fn history_comes_in_order_then_what_is_published() {
     }
 }
 
+/// What the broker adds never makes a message too large for its receiver: then it goes without.
+#[test]
+fn a_message_that_its_place_would_make_too_large_comes_without_it() {
+    let broker = on_disk();
+    let mut publisher = Client::connect(&broker, V5, "publisher");
+    // At QoS 1 a message without properties has 14 bytes besides its payload; an alias adds 3.
+    for fits in [200, 197, 130] {
+        publisher.say("news/a", &"x".repeat(fits - 14), 1);
+    }
+    publisher.say("news/a", &"y".repeat(200), 1);
+    publisher.say("news/a", "end", 1);
+    for (name, aliases) in [("plain", ""), ("aliased", "22 00 05")] {
+        let properties = format!("27 00 00 00 C8 {aliases}");
+        let (mut client, _) = Connect::new(V5, name).properties(&properties).open(&broker);
+        client.subscribe("$replay/all/news/#", 1);
+        for (fits, has_place) in [(200, false), (197, false), (130, true)] {
+            let message = client.expect_message();
+            assert_eq!(message.payload, "x".repeat(fits - 14).as_bytes());
+            client.acknowledge(&message);
+            assert_eq!(user(&message, "replay-offset").is_some(), has_place, "{name} {fits}");
+            assert_eq!(user(&message, "replay-time").is_some(), has_place, "{name} {fits}");
+        }
+        // One that is too large by itself is still dropped.
+        assert_eq!(client.expect_message().payload, b"end");
+    }
+}
+
 #[test]
 fn history_at_qos_0_comes_in_order_too() {
     let broker = Broker::start(true, &["--log=everything"]);

@@ -325,18 +325,41 @@ impl Wire {
     ) -> Result<(), Unsent> {
         let Receiver { conn, encoder, given } = to;
         self.renew(encoder, &content, now_ms);
-        let Some(given) = given else {
-            return self.send_named(io, conn, encoder, content, manner, Naming::Name);
+        let naming = given.as_ref().map_or(Naming::Name, |given| given.naming(content.topic));
+        let sent = self.send_named(io, conn, encoder, content, manner, naming);
+        let (sent, naming) = match sent {
+            Err(Unsent::TooLarge) => {
+                self.send_with_less(io, conn, encoder, content, manner, naming)
+            }
+            sent => (sent, naming),
         };
-        let naming = given.naming(content.topic);
-        let mut sent = self.send_named(io, conn, encoder, content, manner, naming);
-        if sent.is_ok() {
+        if let Some(given) = given.filter(|_| sent.is_ok()) {
             given.went_out(content.topic, naming);
-        } else if naming != Naming::Name && sent == Err(Unsent::TooLarge) {
-            // The alias itself may be what makes it too large.
-            sent = self.send_named(io, conn, encoder, content, manner, Naming::Name);
         }
         sent
+    }
+
+    /// What is added here must not be what makes a message too large: an alias is given up first,
+    /// then the message's place.
+    #[cold]
+    fn send_with_less<H: Handler>(
+        &mut self,
+        io: &mut LaneIo<'_, H>,
+        conn: ConnId,
+        encoder: Encoder,
+        content: Content<'_>,
+        manner: Manner<'_>,
+        naming: Naming,
+    ) -> (Result<(), Unsent>, Naming) {
+        let without = Content { place: None, ..content };
+        let ways = [(content, Naming::Name), (without, naming), (without, Naming::Name)];
+        for (content, naming) in ways {
+            let sent = self.send_named(io, conn, encoder, content, manner, naming);
+            if sent != Err(Unsent::TooLarge) {
+                return (sent, naming);
+            }
+        }
+        (Err(Unsent::TooLarge), naming)
     }
 
     /// Makes the properties that are sent in place of the publisher's, where they differ.
