@@ -11,9 +11,16 @@ use crate::tree::Tree;
 /// One test function.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Test {
-    pub(super) package: String,
+    pub(super) package: Package,
     pub(super) target: Target,
     pub(super) name: String,
+}
+
+/// One crate, with what its tests need switched on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Package {
+    pub(super) name: String,
+    pub(super) features: Vec<String>,
 }
 
 /// What it is built as part of.
@@ -23,6 +30,10 @@ pub(super) enum Target {
     /// An integration test of this name.
     Alone(String),
 }
+
+/// Features that break what the crate does, for others to notice: with them its tests fail, and
+/// without all others some of its tests are not there.
+const BREAKING: [&str; 2] = ["negative-controls", "planted-bugs"];
 
 /// Tests by the statement that they are for. Those of tools take long, and are left out.
 pub(super) fn of_statements(tree: &Tree, tags: &[Tag]) -> Result<BTreeMap<String, Vec<Test>>> {
@@ -64,12 +75,16 @@ fn target(tree: &Tree, home: &str, inside: &str) -> Option<Target> {
     (inside.starts_with("src/") && !inside.starts_with("src/bin/")).then_some(Target::Library)
 }
 
-fn package(tree: &Tree, home: &str) -> Result<String> {
+fn package(tree: &Tree, home: &str) -> Result<Package> {
     let path = format!("{home}/Cargo.toml");
     let manifest = tree.file(&path).with_context(|| format!("no {path}"))?;
     let manifest: toml::Table = manifest.text.parse().with_context(|| path.clone())?;
     let name = manifest.get("package").and_then(|package| package.get("name"));
-    Ok(name.and_then(toml::Value::as_str).with_context(|| format!("{path} has no name"))?.into())
+    let name = name.and_then(toml::Value::as_str).with_context(|| format!("{path} has no name"))?;
+    let features = manifest.get("features").and_then(toml::Value::as_table);
+    let features = features.into_iter().flat_map(toml::Table::keys);
+    let features = features.filter(|feature| !BREAKING.contains(&feature.as_str())).cloned();
+    Ok(Package { name: name.to_owned(), features: features.collect() })
 }
 
 #[cfg(test)]
@@ -80,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_test_is_found_in_its_library_or_in_its_own_file() {
-        let manifest = "[package]\nname = \"a-b\"\n";
+        let manifest = "[package]\nname = \"a-b\"\n[features]\nnegative-controls = []\nx = []\n";
         let test = |name| format!("#[test]\nfn {name}() {{\n    //= M-1\n}}\n");
         let inside = format!("#[cfg(test)]\nmod tests {{\n{}}}", test("in_library"));
         let files = [
@@ -94,7 +109,8 @@ mod tests {
         ];
         let tree = tree(&files);
         let tests = of_statements(&tree, &spec::tags(&tree)).unwrap();
-        let found = |target, name: &str| Test { package: "a-b".into(), target, name: name.into() };
+        let package = || Package { name: "a-b".into(), features: vec!["x".into()] };
+        let found = |target, name: &str| Test { package: package(), target, name: name.into() };
         let alone = || Target::Alone("alone".into());
         let want =
             [found(Target::Library, "in_library"), found(alone(), "alone"), found(alone(), "more")];

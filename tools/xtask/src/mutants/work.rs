@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 use super::pairs::Mutant;
-use super::witness::{Target, Test};
+use super::witness::{Package, Target, Test};
 use crate::run::{capture, program};
 use crate::tree::Tree;
 
@@ -88,26 +88,26 @@ impl Work {
     }
 
     /// Tests that fail without a mutant would notice every one.
-    fn baseline(&mut self, package: &str, tests: &[&Test]) -> Result<()> {
+    fn baseline(&mut self, package: &Package, tests: &[&Test]) -> Result<()> {
         let is_new = |test: &&&Test| !self.good.contains_key(**test);
         let tests: Vec<&Test> = tests.iter().filter(is_new).copied().collect();
         if tests.is_empty() {
             return Ok(());
         }
-        ensure!(self.build(package, &tests)?, "{package} does not build without a mutant");
+        ensure!(self.build(package, &tests)?, "{} does not build without a mutant", package.name);
         let mut list = self.cargo_test(&[], package, &tests);
         list.args(["--", "--list", "--format", "terse"]);
         let (listed, _) = capture(list)?;
         for test in &tests {
             let paths = paths_of(&test.name, &listed);
-            ensure!(!paths.is_empty(), "{package} has no test {}", test.name);
+            ensure!(!paths.is_empty(), "{} has no test {}", package.name, test.name);
             self.good.insert((*test).clone(), paths);
         }
-        ensure!(self.pass(package, &tests)?, "{package} fails without a mutant: {tests:?}");
+        ensure!(self.pass(package, &tests)?, "{} fails without a mutant: {tests:?}", package.name);
         Ok(())
     }
 
-    fn look(&self, package: &str, tests: &[&Test]) -> Result<Outcome> {
+    fn look(&self, package: &Package, tests: &[&Test]) -> Result<Outcome> {
         if !self.build(package, tests)? {
             return Ok(Outcome::Unviable);
         }
@@ -115,23 +115,24 @@ impl Work {
         Ok(if pass { Outcome::Survived } else { Outcome::Noticed })
     }
 
-    fn build(&self, package: &str, tests: &[&Test]) -> Result<bool> {
+    fn build(&self, package: &Package, tests: &[&Test]) -> Result<bool> {
         let mut command = self.cargo_test(&[], package, tests);
         command.arg("--no-run");
         succeeds(quiet(command))
     }
 
     /// A test that hangs does not pass.
-    fn pass(&self, package: &str, tests: &[&Test]) -> Result<bool> {
+    fn pass(&self, package: &Package, tests: &[&Test]) -> Result<bool> {
         let mut command = self.cargo_test(&["timeout", PATIENCE], package, tests);
         command.args(["--", "--exact", "--test-threads", AT_ONCE]);
         command.args(tests.iter().filter_map(|test| self.good.get(*test)).flatten());
         succeeds(quiet(command))
     }
 
-    fn cargo_test(&self, before: &[&str], package: &str, tests: &[&Test]) -> Command {
-        let line = [before, &["cargo", "test", "--quiet", "--locked", "--package", package][..]];
-        let mut command = program(&self.tree, &line.concat());
+    fn cargo_test(&self, before: &[&str], package: &Package, tests: &[&Test]) -> Command {
+        let line = [before, &["cargo", "test", "--quiet", "--locked"][..]].concat();
+        let mut command = program(&self.tree, &line);
+        command.args(["--package", &package.name, "--features", &package.features.join(",")]);
         let targets: BTreeSet<_> = tests.iter().map(|test| &test.target).collect();
         for target in targets {
             match target {
@@ -192,11 +193,11 @@ fn quiet(mut command: Command) -> Command {
 
 /// The packages that are built soonest first, and of each the tests in its library: those outside
 /// are linked one by one, and few mutants come so far.
-fn by_package(tests: &[Test]) -> Vec<(&str, Vec<&Test>)> {
+fn by_package(tests: &[Test]) -> Vec<(&Package, Vec<&Test>)> {
     let mut packages: BTreeMap<_, Vec<&Test>> = BTreeMap::new();
     for test in tests {
-        let is_broker = test.package == "zzq-broker";
-        let key = (is_broker, test.package.as_str(), test.target != Target::Library);
+        let is_broker = test.package.name == "zzq-broker";
+        let key = (is_broker, &test.package, test.target != Target::Library);
         packages.entry(key).or_default().push(test);
     }
     packages.into_iter().map(|((_, package, _), tests)| (package, tests)).collect()
