@@ -25,6 +25,7 @@ use self::subs::{Subs, Terms};
 use self::table::IdTable;
 use self::trie::{Trie, Walk};
 use crate::planted::{self, Bug};
+use crate::weight::ALLOCATION;
 use crate::{SessionNumber, SubNumber};
 
 pub(crate) use self::group::{Draw, Hashes};
@@ -55,6 +56,8 @@ pub struct Index {
     subscriptions: usize,
     /// Of these in groups.
     shared: usize,
+    /// Of all filters without wildcards, and of the group of each subscription in one.
+    text_bytes: usize,
     generation: u64,
 }
 
@@ -74,6 +77,12 @@ enum Key {
 }
 
 const _: () = assert!(size_of::<Entry>() == 48, "what a filter takes beside its text");
+
+/// What a filter takes beside its text and its node.
+const FILTER: usize = size_of::<Entry>() + IdTable::EACH + ALLOCATION;
+/// What a subscription takes: where it is listed, and where its session says that it stands. Lists
+/// grow by half on an average.
+const SUBSCRIPTION: usize = (size_of::<Sub>() + size_of::<u32>()) * 3 / 2;
 
 /// A subscription as it is announced to every lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +143,7 @@ impl Index {
             first_turn: 0,
             subscriptions: 0,
             shared: 0,
+            text_bytes: 0,
             generation: 0,
         }
     }
@@ -191,6 +201,7 @@ impl Index {
         }
         self.subscriptions += 1;
         self.shared += usize::from(filter.group().is_some());
+        self.text_bytes += filter.group().map_or(0, str::len);
         Inserted::New
     }
 
@@ -218,6 +229,7 @@ impl Index {
         self.generation += 1;
         self.subscriptions -= 1;
         self.shared -= usize::from(filter.group().is_some());
+        self.text_bytes -= filter.group().map_or(0, str::len);
         self.sessions.leave(slot, id);
         self.drop_if_empty(id);
         true
@@ -233,9 +245,11 @@ impl Index {
         standings.dedup();
         let before = self.subscriptions;
         for id in standings {
-            let (own, from_groups) = self.entries[id].remove(self.sessions.heads(), session);
+            let (own, from_groups, name_bytes) =
+                self.entries[id].remove(self.sessions.heads(), session);
             self.subscriptions -= own + from_groups;
             self.shared -= from_groups;
+            self.text_bytes -= name_bytes;
             self.drop_if_empty(id);
         }
         before - self.subscriptions
@@ -328,6 +342,14 @@ impl Index {
         self.sessions.len()
     }
 
+    /// What it takes in memory without the match cache, about: filters once, subscriptions and
+    /// sessions. Of what is free in tables and lists the usual part is counted.
+    pub const fn memory(&self) -> u64 {
+        let filters = self.entries.len() * FILTER + self.text_bytes + self.trie.memory();
+        let subscriptions = self.subscriptions * SUBSCRIPTION + self.shared * Groups::EACH;
+        (filters + subscriptions + self.sessions.memory()) as u64
+    }
+
     /// How many bytes the match cache takes.
     pub const fn cache_bytes(&self) -> usize {
         self.cache.bytes()
@@ -398,6 +420,13 @@ impl Index {
     pub(crate) fn check(&self) {
         let wildcard = |entry: &Entry| matches!(entry.key, Key::Wildcard(_));
         self.trie.check(self.entries.iter().filter(|(_, entry)| wildcard(entry)).count());
+        let of_entry = |entry: &Entry| {
+            let text = if let Key::Exact(text) = &entry.key { text.len() } else { 0 };
+            text + entry.groups.as_ref().map_or(0, |groups| groups.name_bytes())
+        };
+        let text_bytes: usize = self.entries.iter().map(|(_, entry)| of_entry(entry)).sum();
+        assert_eq!(text_bytes, self.text_bytes, "texts are counted");
+        assert_eq!(self.memory() == 0, self.subscriptions == 0, "what is gone takes nothing");
         for (id, entry) in self.entries.iter() {
             assert!(!entry.subs.is_empty() || entry.groups.is_some(), "{entry:?} is empty");
             match &entry.key {
@@ -436,6 +465,7 @@ impl Index {
             let hash = self.hasher.hash(text);
             self.cache.exact_changed(hash, text);
             self.exact.insert(hash, id);
+            self.text_bytes += text.len();
             Key::Exact(text.into())
         };
         id
@@ -454,6 +484,7 @@ impl Index {
                 let hash = self.hasher.hash(&text);
                 self.cache.exact_changed(hash, &text);
                 self.exact.remove(hash, id);
+                self.text_bytes -= text.len();
             }
             Key::Wildcard(node) => {
                 self.cache.wildcard_changed(&self.hasher, &self.trie.filter(node));
@@ -464,14 +495,15 @@ impl Index {
 }
 
 impl Entry {
-    /// Removes a session that stands here; says how many subscriptions it had, and how many more in
-    /// groups.
-    fn remove(&mut self, heads: &[Head], session: SessionNumber) -> (usize, usize) {
+    /// Removes a session that stands here; says how many subscriptions it had, how many more in
+    /// groups, and what the names of these have together.
+    fn remove(&mut self, heads: &[Head], session: SessionNumber) -> (usize, usize, usize) {
         let groups = self.groups.as_mut();
-        let from_groups = groups.map_or(0, |all| all.remove_everywhere(heads, session));
+        let (from_groups, name_bytes) =
+            groups.map_or((0, 0), |all| all.remove_everywhere(heads, session));
         let own = usize::from(self.subs.remove(heads, session).is_some());
         assert!(own + from_groups > 0, "a session stands where it is listed");
-        (own, from_groups)
+        (own, from_groups, name_bytes)
     }
 
     fn find(&self, heads: &[Head], group: Option<&str>, number: SessionNumber) -> Option<Sub> {

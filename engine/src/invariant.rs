@@ -14,6 +14,7 @@ use crate::number::SessionNumber;
 use crate::retained::RetainedCursor;
 use crate::session::{Link, Session, Timers, is_shared};
 use crate::state::State;
+use crate::weight;
 
 /// Something that should always hold, and does not.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -94,6 +95,10 @@ pub fn check(state: &State) -> Result<(), Violation> {
     let memory: u64 = state.sessions().map(|session| session.queue.load().memory).sum();
     require(memory == state.queue_memory(), "what queues take is counted", || {
         format!("{memory} bytes are counted as {}", state.queue_memory())
+    })?;
+    let memory: u64 = state.sessions().map(weight::of_all).sum();
+    require(memory == state.session_memory(), "what sessions take is counted", || {
+        format!("{memory} bytes are counted as {}", state.session_memory())
     })?;
     let deadlines = recompute(state);
     require(deadlines == state.deadlines, "what is due is indexed", || {

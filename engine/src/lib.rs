@@ -33,6 +33,7 @@ mod shard;
 mod state;
 #[cfg(test)]
 mod testing;
+mod weight;
 mod will;
 mod wire;
 

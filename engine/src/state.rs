@@ -21,6 +21,7 @@ use crate::record::NumberRange;
 use crate::retained::{Retained, RetainedCursor, RetainedStore};
 use crate::session::{Link, Load, Queue, Session, Timers, Untouched};
 use crate::shard::Shard;
+use crate::weight;
 use crate::will::DetachedWill;
 
 /// What the log says, up to a place in it.
@@ -37,6 +38,8 @@ pub struct State {
     pub(crate) deadlines: Deadlines,
     /// What is in the queues of all sessions.
     pub(crate) queued: Load,
+    /// What sessions take with their subscriptions.
+    pub(crate) session_memory: u64,
     /// Sessions of whose queue a part is in an image only.
     pub(crate) untouched: usize,
     pub(crate) applied: Lsn,
@@ -58,6 +61,7 @@ impl State {
             facts: Facts::default(),
             deadlines: Deadlines::default(),
             queued: Load::default(),
+            session_memory: 0,
             untouched: 0,
             applied: Lsn::ZERO,
             next_session: 1,
@@ -234,6 +238,13 @@ impl State {
         self.queued.memory
     }
 
+    /// What all sessions take in memory with their subscriptions, about, without what waits in
+    /// their queues and without the copy of their filters that routes are found by
+    /// ([`Index::memory`](crate::Index::memory)).
+    pub const fn session_memory(&self) -> u64 {
+        self.session_memory
+    }
+
     /// How many references the state holds to the messages of each record, without those in queues
     /// that are in an image only. For checks.
     pub fn references(&self) -> BTreeMap<Lsn, u64> {
@@ -292,6 +303,7 @@ impl State {
     pub(crate) fn insert(&mut self, session: Session) {
         let number = session.number;
         self.queued.replace(Load::default(), session.queue.load());
+        self.session_memory += weight::of_all(&session);
         self.next_session = self.next_session.max(number.get().saturating_add(1));
         self.deadlines.change(number, Timers::default(), session.timers());
         self.clients.insert(Arc::clone(&session.client), number);
@@ -303,6 +315,7 @@ impl State {
         let session = *self.sessions.remove(&number)?;
         self.clients.remove(&session.client);
         self.queued.replace(session.queue.load(), Load::default());
+        self.session_memory -= weight::of_all(&session);
         self.untouched -= usize::from(session.queue.untouched().is_some());
         self.deadlines.change(number, session.timers(), Timers::default());
         Some(session)

@@ -6,6 +6,7 @@ use crate::number::SubNumber;
 use crate::record::{Subscribe, SubscribeItem, Unsubscribe};
 use crate::session::{Replay, Session, Subscription};
 use crate::state::State;
+use crate::weight;
 
 impl State {
     //= MQTT5-3.8.4-3
@@ -17,7 +18,12 @@ impl State {
             return self.count_unknown(false);
         };
         for item in subscribe.items {
-            if !subscribe_one(session, &item, effects) {
+            let before = session.subscriptions.len();
+            let is_taken = subscribe_one(session, &item, effects);
+            if session.subscriptions.len() > before {
+                self.session_memory += weight::of_subscription(item.filter);
+            }
+            if !is_taken {
                 self.counters.add(Ignored::StaleSubscription, 1);
             }
         }
@@ -42,7 +48,10 @@ impl State {
                 continue;
             };
             session.set_replay(sub.number, None);
+            let left = weight::of_left(session);
             session.leave(sub.number, text);
+            self.session_memory += weight::of_left(session);
+            self.session_memory -= left + weight::of_subscription(filter);
             effects.emit(Effect::Unsubscribed { session: number, number: sub.number, filter });
         }
     }

@@ -15,6 +15,7 @@ use crate::retained::Retained;
 use crate::session::{Extra, Link, Rested, Session, Subscription, Waiting};
 use crate::shard::Shard;
 use crate::state::State;
+use crate::weight;
 use crate::will::{DetachedWill, Will};
 use crate::wire::{Reader, RecordError};
 
@@ -150,15 +151,21 @@ impl Loader {
         let flags = value.byte()?;
         let Some(session) = self.state.sessions.get_mut(&session) else { return Ok(()) };
         if flags == LEFT {
-            session.left_mut().push((number, filter(value.rest())?.into()));
+            let filter = filter(value.rest())?;
+            session.left_mut().push((number, filter.into()));
+            self.state.session_memory += weight::of_subscription(filter);
             return Ok(());
         }
         let options = SubscribeOptions::from_byte(flags & !HAS_ID)
             .map_err(|_| RecordError::Value("set of subscription options"))?;
         let id = if flags & HAS_ID == 0 { None } else { Some(value.subscription_id()?) };
         let sub = Subscription { number, options, id };
-        match session.subscriptions.set(filter(value.rest())?, sub) {
-            None => Ok(()),
+        let filter = filter(value.rest())?;
+        match session.subscriptions.set(filter, sub) {
+            None => {
+                self.state.session_memory += weight::of_subscription(filter);
+                Ok(())
+            }
             Some(_) => Err(RecordError::Value("second subscription under a filter")),
         }
     }

@@ -17,6 +17,7 @@ use super::hash::mix;
 use super::sessions::{Head, SessionFlags};
 use super::subs::{Sub, place, take};
 use crate::SessionNumber;
+use crate::weight::ALLOCATION;
 
 /// How a group chooses among members that are equally able.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +86,9 @@ struct Group {
 }
 
 impl Groups {
+    /// What a member takes that is in a group by itself, beside the group's name.
+    pub(super) const EACH: usize = size_of::<Group>() + ALLOCATION;
+
     pub(super) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -139,14 +143,21 @@ impl Groups {
         removed
     }
 
-    /// Removes a session from all groups; says from how many.
-    pub(super) fn remove_everywhere(&mut self, heads: &[Head], number: SessionNumber) -> usize {
-        let mut removed = 0;
+    /// Removes a session from all groups; says from how many, and what their names have together.
+    pub(super) fn remove_everywhere(
+        &mut self,
+        heads: &[Head],
+        number: SessionNumber,
+    ) -> (usize, usize) {
+        let (mut removed, mut name_bytes) = (0, 0);
         self.0.retain_mut(|group| {
-            removed += usize::from(group.remove(heads, number));
+            if group.remove(heads, number) {
+                removed += 1;
+                name_bytes += group.name.len();
+            }
             !group.members.is_empty()
         });
-        removed
+        (removed, name_bytes)
     }
 
     /// Sets how all groups choose, and whose turn is first.
@@ -194,6 +205,12 @@ impl Groups {
     /// Whether a group of this name is there: one without members is not.
     pub(super) fn has_members(&self, name: &str) -> bool {
         self.place(name).is_ok()
+    }
+
+    /// The name of its group, for each member.
+    #[cfg(test)]
+    pub(super) fn name_bytes(&self) -> usize {
+        self.0.iter().map(|group| group.name.len() * group.members.len()).sum()
     }
 
     fn place(&self, name: &str) -> Result<usize, usize> {

@@ -95,6 +95,11 @@ impl Sessions {
         self.standings.len()
     }
 
+    /// What they take in memory, about, but for where they stand.
+    pub(super) const fn memory(&self) -> usize {
+        self.len() * (size_of::<Head>() + size_of::<Standings>() + IdTable::EACH)
+    }
+
     /// The heads by slot.
     pub(super) fn heads(&self) -> &[Head] {
         &self.heads

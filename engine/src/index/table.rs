@@ -23,6 +23,9 @@ const EMPTY: Slot = Slot { hash: 0, id: NONE };
 const SLOTS_MIN: usize = 8;
 
 impl IdTable {
+    /// What a number takes, with its part of what is free.
+    pub(super) const EACH: usize = size_of::<Slot>() * 2;
+
     pub(super) const fn new() -> Self {
         Self { slots: Vec::new(), len: 0 }
     }

@@ -10,6 +10,7 @@
 use super::hash::{TextHasher, spread};
 use super::slab::{NONE, Slab};
 use super::table::IdTable;
+use crate::weight::ALLOCATION;
 
 /// See the file.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Trie {
     /// Children whose first level is no wildcard, by parent and that level.
     edges: IdTable,
     root: u32,
+    /// Of all labels with the slash before each: what filters have in common counts once.
+    label_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -53,7 +56,14 @@ impl Trie {
     pub(super) fn new() -> Self {
         let mut nodes = Slab::new();
         let root = nodes.insert(Node::new("".into(), NONE));
-        Self { nodes, edges: IdTable::new(), root }
+        Self { nodes, edges: IdTable::new(), root, label_bytes: 0 }
+    }
+
+    /// What it takes in memory, about.
+    pub(super) const fn memory(&self) -> usize {
+        // The root is there without a filter.
+        let nodes = self.nodes.len() - 1;
+        nodes * (size_of::<Node>() + IdTable::EACH + ALLOCATION) + self.label_bytes
     }
 
     /// Whether there is no filter.
@@ -106,7 +116,7 @@ impl Trie {
         let mut node = node;
         if self.nodes[node].children() == 0 {
             let parent = self.detach(hasher, node);
-            self.nodes.remove(node);
+            self.label_bytes -= self.nodes.remove(node).label.len() + 1;
             node = parent;
         }
         if node != self.root && self.nodes[node].entry == NONE && self.nodes[node].children() == 1 {
@@ -230,6 +240,8 @@ impl Trie {
         loop {
             let Some(child) = self.child(hasher, node, first_level(rest)) else {
                 let child = self.nodes.insert(Node::new(rest.into(), node));
+                // A label that is split gives up a slash, and one that is joined gets it back.
+                self.label_bytes += rest.len() + 1;
                 self.attach(hasher, child);
                 return child;
             };
@@ -318,6 +330,9 @@ impl Trie {
     #[cfg(test)]
     pub(super) fn check(&self, filters: usize) {
         let mut entries = 0;
+        let labels = self.nodes.iter().filter(|(id, _)| *id != self.root);
+        let bytes: usize = labels.map(|(_, node)| node.label.len() + 1).sum();
+        assert_eq!(bytes, self.label_bytes, "labels are counted");
         for (id, node) in self.nodes.iter() {
             entries += usize::from(node.entry != NONE);
             if id == self.root {

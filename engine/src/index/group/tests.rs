@@ -156,7 +156,7 @@ fn groups_of_one_filter_pick_apart() {
     let member = groups.find(&heads, "g", number(1)).unwrap();
     groups.put(&heads, "f", member, || (RoundRobin, 0));
     assert_eq!(picks(&mut groups, &mut heads, DRAW, 2), [1, 0, 1, 1]);
-    assert_eq!(groups.remove_everywhere(&heads, number(1)), 2);
+    assert_eq!(groups.remove_everywhere(&heads, number(1)).0, 2);
     assert_eq!(picks(&mut groups, &mut heads, DRAW, 1), [0]);
     assert!(groups.remove(&heads, "g", number(0)) && groups.is_empty());
 }
