@@ -141,6 +141,13 @@ impl State {
         self.wills.range(of_session).map(|(&(_, lsn), _)| lsn)
     }
 
+    /// The records that hold the messages of wills, of sessions and without one. Sorts: not for the
+    /// message path.
+    pub fn will_records(&self) -> impl Iterator<Item = Lsn> {
+        let of_sessions = self.sessions().filter_map(Session::will).map(|will| will.lsn);
+        of_sessions.chain(self.wills.keys().map(|(_, lsn)| *lsn))
+    }
+
     /// The retained messages, expired ones among them until a record says so.
     pub const fn retained(&self) -> &RetainedStore {
         &self.retained

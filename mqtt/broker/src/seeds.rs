@@ -18,7 +18,7 @@ use crate::fetch::Fetcher;
 use crate::hooks::AskSeat;
 use crate::replay::Replayer;
 use crate::shared::Shared;
-use crate::shell::{HeldWill, Journal, Seat, Seed};
+use crate::shell::{HeldWill, Journal, Seat, Seed, Wills};
 use crate::start::{self, Ground, LaneWake};
 
 /// The log, and the ways to what is only there.
@@ -36,7 +36,7 @@ pub(crate) struct Seeds<D: Disk, C> {
     first_number: u64,
     random: u64,
     way: Option<Way<D>>,
-    /// Wills are few: every lane gets all of them and uses its own.
+    /// Of all lanes that are to come.
     wills: FxHashMap<Lsn, HeldWill>,
     /// What is left for the lanes to come, the next one first.
     shards: VecDeque<(State, Index)>,
@@ -95,12 +95,17 @@ impl<D: Disk, C: Clock + Clone + 'static> Seeds<D, C> {
             fetch,
             replay,
             asks,
+            wills: self.wills_of(&state),
             state,
-            wills: self.wills.clone(),
             index,
             first_number: start::first_number_of(lane.0, self.first_number),
             random: self.random.wrapping_add(u64::from(lane.0) << 56),
         })
+    }
+
+    /// The messages of the wills of a lane's part.
+    fn wills_of(&mut self, state: &State) -> Wills {
+        state.will_records().filter_map(|lsn| self.wills.remove_entry(&lsn)).collect()
     }
 
     /// A lane's place at the log. The last lane to come writes the start.

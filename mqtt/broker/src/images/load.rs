@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use zzq_engine::image::ImageError;
-use zzq_engine::{Session, State};
+use zzq_engine::State;
 use zzq_snapshot::{ColdShelf, Listing, Mark, Pace, ReadError, Shelf, ShelfError, Volume};
 use zzq_types::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};
@@ -136,10 +136,7 @@ pub(crate) fn read_wills<D: Disk>(
     states: &[State],
     wills: &mut FxHashMap<Lsn, HeldWill>,
 ) -> Result<(), String> {
-    let held = states.iter().flat_map(|state| {
-        let of_sessions = state.sessions().filter_map(Session::will).map(|will| will.lsn);
-        of_sessions.chain(state.detached_wills().map(|(_, lsn, _)| lsn))
-    });
+    let held = states.iter().flat_map(State::will_records);
     let mut lsns: Vec<Lsn> = held.filter(|lsn| !wills.contains_key(lsn)).collect();
     lsns.sort_unstable();
     past.read(&lsns, |lsn, _, record| {

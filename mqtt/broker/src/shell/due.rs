@@ -7,13 +7,11 @@ use zzq_engine::record::{
     Closing, ExpiredTopic, ExpiredTopics, ExpiredTopicsBuf, RangeSetsBuf, SessionEnd,
 };
 use zzq_engine::{Due, DueKind, QueueNumber, Record, SessionNumber};
-use zzq_types::{Lsn, QoS, TopicName};
+use zzq_types::{Lsn, TopicName};
 use zzq_wal::disk::Disk;
 
 use super::journal::How;
-use super::message::Message;
 use super::publish::{Handed, Outgoing};
-use super::wire::Content;
 use super::{Io, Shell};
 
 /// Things done about time in one turn.
@@ -30,37 +28,6 @@ pub(super) struct Rest {
     /// So many that found none were tried since it began with the first, and the next are looked
     /// at: those behind them are not to wait for them.
     passed_by: usize,
-}
-
-/// The message of a will, held until it is published or taken back.
-#[derive(Clone, Debug)]
-pub(crate) struct HeldWill {
-    qos: QoS,
-    retain: bool,
-    message: Message,
-    /// It found no room, which was counted.
-    refused: bool,
-}
-
-impl HeldWill {
-    /// A copy of the will that a record sets.
-    pub(crate) fn of(record: &Record<'_>) -> Option<Self> {
-        let will = match record {
-            Record::Connect(connect) => connect.will,
-            Record::WillSet(set) => set.will,
-            _ => None,
-        }?;
-        let content = Content {
-            topic: will.topic,
-            properties: will.properties,
-            payload: will.payload,
-            expires_ms: None,
-            time_ms: 0,
-            place: None,
-        };
-        let message = Message::copy(content);
-        Some(Self { qos: will.qos, retain: will.retain, message, refused: false })
-    }
 }
 
 impl<D: Disk> Shell<D> {
@@ -180,18 +147,18 @@ impl<D: Disk> Shell<D> {
     //= MQTT5-3.1.2-14
     //= MQTT5-3.1.2-15
     fn publish_will(&mut self, io: &mut Io<'_, D>, session: SessionNumber, lsn: Lsn) -> bool {
-        let Some(will) = self.wills.get(&lsn).cloned() else {
+        let Some(will) = self.wills.get(lsn).cloned() else {
             tracing::error!(%session, %lsn, "the message of a will is not there");
             return true;
         };
-        let content = will.message.content();
+        let content = will.content();
         let outgoing = Outgoing {
             publisher: None,
             client_hash: 0,
-            qos: will.qos,
+            qos: will.qos(),
             inbound: None,
             will_of: Some(session),
-            retain: will.retain,
+            retain: will.retain(),
             topic: content.topic,
             properties: content.properties,
             payload: content.payload,
@@ -207,11 +174,7 @@ impl<D: Disk> Shell<D> {
             | Handed::NoRetained
             | Handed::LogEnded => {
                 // Once, however often it is tried.
-                if let Some(held) = self.wills.get_mut(&lsn)
-                    && !std::mem::replace(&mut held.refused, true)
-                {
-                    self.counts.refused_quota += 1;
-                }
+                self.counts.refused_quota += u64::from(self.wills.refuse(lsn));
                 false
             }
         }

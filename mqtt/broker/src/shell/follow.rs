@@ -12,12 +12,12 @@ use zzq_lanes::LaneIndex;
 use zzq_types::{Lsn, QoS, SubscriptionId};
 use zzq_wal::disk::Disk;
 
-use super::due::HeldWill;
 use super::journal::{How, Journal};
 use super::link::Waits;
 use super::live::Made;
 use super::message::Message;
 use super::rights::may_receive;
+use super::wills::HeldWill;
 use super::wire::{Content, Ids};
 use super::{Io, Shell};
 use crate::hooks::Answer;
@@ -265,7 +265,7 @@ impl<D: Disk> Shell<D> {
         }
         for lsn in &gathered.released {
             self.store.release(*lsn);
-            self.wills.remove(lsn);
+            self.wills.remove(*lsn);
         }
         for session in &gathered.ended {
             self.forget_session(io, *session);

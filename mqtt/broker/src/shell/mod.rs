@@ -57,6 +57,7 @@ mod sys_topics;
 mod tests;
 mod told;
 mod why;
+mod wills;
 mod wire;
 mod writes;
 
@@ -76,10 +77,10 @@ use zzq_wal::disk::Disk;
 
 pub(crate) use self::alias::AliasRoom;
 pub(crate) use self::direct::Arrivals;
-pub(crate) use self::due::HeldWill;
 pub(crate) use self::journal::{Journal, RETAINED, Seat};
 pub(crate) use self::message::Message;
 pub(crate) use self::notes::{Carried, Note};
+pub(crate) use self::wills::{HeldWill, Wills};
 pub(crate) use self::wire::Content;
 
 use self::answers::Answer;
@@ -149,7 +150,7 @@ pub(crate) struct Seed<D: Disk> {
     /// This lane's shard.
     pub(crate) state: State,
     /// The messages of its wills.
-    pub(crate) wills: FxHashMap<Lsn, HeldWill>,
+    pub(crate) wills: Wills,
     /// A full copy.
     pub(crate) index: Index,
     /// The first session number of this lane; the next is `lanes` further on.
@@ -188,8 +189,7 @@ pub(crate) struct Shell<D: Disk> {
     live: Live,
     writes: Writes,
     store: Store,
-    /// Messages of wills, by their records.
-    wills: FxHashMap<Lsn, HeldWill>,
+    wills: Wills,
     fetch: Option<FetchSeat>,
     replaying: Replaying,
     questions: Questions,
