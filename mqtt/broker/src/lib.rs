@@ -44,6 +44,7 @@ mod retained_room;
 mod seeds;
 mod seldom;
 pub mod service;
+mod session_total;
 mod shared;
 mod shell;
 #[cfg(test)]

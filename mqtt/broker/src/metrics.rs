@@ -170,6 +170,8 @@ counters! {
     refused,
     /// Of these for their client identifiers.
     refused_ids,
+    /// Of these because there were as many sessions, or they took as much memory, as they may.
+    refused_sessions,
     /// Connections closed because their CONNECT, or an AUTH before CONNACK, did not come in time.
     silent_connects,
     /// Connections closed because nothing came within their keep alive.
@@ -198,6 +200,8 @@ counters! {
     clients,
     /// Sessions, connected or not.
     sessions,
+    /// What these take in memory with their subscriptions and wills.
+    session_memory,
     /// Sessions that have ended because their expiry interval was over.
     expired_sessions,
     /// Subscriptions of these sessions.

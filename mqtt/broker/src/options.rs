@@ -193,6 +193,14 @@ pub struct Limits {
     /// Memory of messages that are kept for receivers, or as retained, though the log has them;
     /// each lane has an equal share. Beyond it they are read back. Without a log nothing counts.
     pub max_cached_bytes_total: usize,
+    /// Sessions, those of clients that are connected among them. Who would open another is refused;
+    /// sessions that are there may be resumed. What is under way may come on top.
+    pub max_sessions: usize,
+    /// Memory that sessions take together with their subscriptions and wills, and what routes are
+    /// found by on each lane; `None`: 1 GiB for each lane, as that takes the more the more there
+    /// are. Above it no session is opened, no subscription added, and no will taken of more than 1
+    /// KiB.
+    pub max_session_bytes_total: Option<u64>,
     /// Subscriptions of one session.
     pub max_subscriptions: usize,
     /// Messages waiting for one session at QoS 1 and 2, those among them that it was sent and has
@@ -289,6 +297,8 @@ impl Default for Limits {
             max_output_bytes: 1 << 20,
             max_output_bytes_total: 256 << 20,
             max_cached_bytes_total: 64 << 20,
+            max_sessions: usize::MAX,
+            max_session_bytes_total: None,
             max_subscriptions: 16_384,
             max_queued_messages: 10_000_000,
             max_queued_bytes: 1 << 30,

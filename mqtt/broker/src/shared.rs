@@ -15,6 +15,7 @@ use crate::options::BrokerOptions;
 use crate::queue_total::QueueTotal;
 use crate::retained_order::RetainedOrder;
 use crate::retained_room::RetainedRoom;
+use crate::session_total::SessionTotal;
 use crate::shell::{AliasRoom, Arrivals, RETAINED};
 use crate::standing::Standing;
 
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) retained_room: Option<RetainedRoom>,
     /// Of all queues, where it is bounded.
     pub(crate) queue_total: Option<QueueTotal>,
+    pub(crate) session_total: SessionTotal,
     /// Of topic aliases.
     pub(crate) alias_room: Arc<AliasRoom>,
     /// Used without a log.
@@ -60,6 +62,7 @@ impl Shared {
         Self {
             retained_room: RetainedRoom::new(&options.limits),
             queue_total: QueueTotal::new(options.limits.max_queued_bytes_total, lanes),
+            session_total: SessionTotal::new(&options.limits, lanes),
             alias_room: AliasRoom::new(options.limits.max_alias_bytes_total),
             retained_order: RetainedOrder::new(lanes, RETAINED),
             arrivals: Arrivals::new(lanes),

@@ -198,8 +198,9 @@ fn large_messages_for_those_who_do_not_read_take_what_the_options_say() {
     held_for_those_who_do_not_read(9000);
 }
 
-/// Clients with a subscription each, `stays` or gone again; what they take in bytes.
-fn memory_of_each(clean_start: bool, stays: bool) -> i64 {
+/// Clients with a subscription each, by a filter that so many bytes are added to, `stays` or gone
+/// again: what they take in bytes, and what is counted of that as what their sessions take.
+fn memory_of_each(clean_start: bool, stays: bool, longer: usize) -> (i64, i64) {
     /// Tables double: so many, and those before them, leave them as full as they usually are.
     const COUNT: u16 = 5000;
     let mut tested = Tested::new(|_| {});
@@ -207,6 +208,7 @@ fn memory_of_each(clean_start: bool, stays: bool) -> i64 {
         let peers: Vec<MemPeer> = (0..COUNT)
             .map(|at| {
                 let (client, filter) = (format!("{name}-{at}"), format!("{name}/{at}"));
+                let filter = filter + &"f".repeat(longer);
                 tested.subscriber(&client, &filter, clean_start)
             })
             .collect();
@@ -223,23 +225,33 @@ fn memory_of_each(clean_start: bool, stays: bool) -> i64 {
         }
         held += tested.settle().bytes_current;
         assert!(peers.iter().all(|peer| peer.is_closed() != stays));
-        (held, peers)
+        (held, i64::try_from(tested.0.counts().session_memory).unwrap(), peers)
     };
-    let _before = connect("warm");
-    let (held, _peers) = connect("idle");
-    held / i64::from(COUNT)
+    let (_, before, _warm) = connect("warm");
+    let (held, counted, _idle) = connect("idle");
+    (held / i64::from(COUNT), (counted - before) / i64::from(COUNT))
 }
 
 const GOODBYE: Disconnect<'_> = Disconnect::with_reason(ReasonCode::Success);
 
 #[test]
 fn an_idle_connection_with_a_subscription_takes_little() {
-    let bytes = memory_of_each(true, true);
+    let (bytes, _) = memory_of_each(true, true, 0);
     assert!(bytes <= 1000, "{bytes} bytes");
 }
 
 #[test]
 fn a_session_without_a_connection_takes_little() {
-    let bytes = memory_of_each(false, false);
+    let (bytes, _) = memory_of_each(false, false, 0);
     assert!(bytes <= 600, "{bytes} bytes");
+}
+
+#[test]
+fn what_sessions_take_is_what_is_counted() {
+    for longer in [0, 100, 3000] {
+        let (bytes, counted) = memory_of_each(false, false, longer);
+        // What the filter took of its wire was given back meanwhile.
+        let bytes = bytes + i64::try_from(longer).unwrap();
+        assert!((bytes..=bytes * 2).contains(&counted), "{counted} for {bytes} bytes");
+    }
 }

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
-use zzq_engine::image::ImageError;
 use zzq_engine::State;
+use zzq_engine::image::ImageError;
 use zzq_snapshot::{ColdShelf, Listing, Mark, Pace, ReadError, Shelf, ShelfError, Volume};
 use zzq_types::Lsn;
 use zzq_wal::disk::{Disk, DiskFile};

@@ -188,6 +188,10 @@ impl<D: Disk> Shell<D> {
         if let Some((reason, why)) = self.unaffordable(logged, ends_logged, is_new) {
             return self.refuse_connect(io, conn, connect, reason, why);
         }
+        if let Some(lack) = self.lacks_place(connect, known.is_none()) {
+            self.counts.refused_sessions += 1;
+            return self.refuse_connect(io, conn, connect, ReasonCode::QuotaExceeded, lack.why());
+        }
         if let Some((number, ..)) = known {
             if !self.take_over(io, number, conn) {
                 return self.park(io, conn);

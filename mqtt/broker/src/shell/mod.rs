@@ -49,6 +49,7 @@ mod replay;
 mod retained;
 mod rights;
 mod run;
+mod session_total;
 mod settled;
 mod space;
 mod subscribe;
@@ -106,6 +107,7 @@ use self::rates::Throttled;
 use self::receiving::Receiving;
 use self::replay::Replaying;
 use self::retained::{Granting, Query, SubAcks};
+use self::session_total::SessionShare;
 use self::sys_topics::{Renewal, Timed};
 use self::told::Told;
 use self::wire::Wire;
@@ -216,6 +218,7 @@ pub(crate) struct Shell<D: Disk> {
     full: Full,
     lagging: Lagging,
     queue_share: QueueShare,
+    session_share: SessionShare,
     refused_filters_told: Seldom,
     strangers: StrangersTold,
     denied_told: Seldom,
@@ -332,6 +335,7 @@ impl<D: Disk> Shell<D> {
             full: Full::default(),
             lagging: Lagging::default(),
             queue_share: QueueShare::default(),
+            session_share: SessionShare::default(),
             refused_filters_told: Seldom::default(),
             strangers: StrangersTold::default(),
             denied_told: Seldom::default(),
@@ -572,6 +576,7 @@ impl<D: Disk> Handler for Shell<D> {
         self.answer_queries(io);
         self.settle();
         self.directs.give_back(io.now());
+        self.tell_sessions();
         self.publish_counts(io);
         match turned {
             Turned::Driven { again } => self.next_turn(io, again),
@@ -654,6 +659,7 @@ impl<D: Disk> Shell<D> {
         self.counts.connections = self.links.len() as u64;
         self.counts.clients = self.up.len() as u64;
         self.counts.sessions = self.state.session_count() as u64;
+        self.counts.session_memory = self.session_share.memory();
         self.counts.retained = self.state.retained().len() as u64;
         self.counts.retained_bytes = self.state.retained().bytes();
         self.counts.queued = self.state.queued() as u64;

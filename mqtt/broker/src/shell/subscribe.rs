@@ -283,6 +283,9 @@ impl<D: Disk> Shell<D> {
             let why = format!("a session has at most {most} filters: --max-subscriptions");
             return Err(Refusal::new(ReasonCode::QuotaExceeded, why));
         }
+        if let Some(lack) = self.lacks_session_memory() {
+            return Err(Refusal::new(ReasonCode::QuotaExceeded, lack.why()));
+        }
         let number = SubNumber::new(*next);
         *next += 1;
         Ok(Granted { text, filter, number, entry, is_new: true, replay: None })

@@ -85,6 +85,11 @@ impl Args {
                 0,
                 1 << 40,
             )?,
+            max_sessions: queues.max_sessions.unwrap_or(usize::MAX),
+            max_session_bytes_total: match queues.max_sessions_total {
+                Some(most) => Some(bounded("--max-sessions-total", most, 1, 1 << 50)?),
+                None => None,
+            },
             max_subscriptions: queues.max_subscriptions,
             max_queued_messages: queues.max_queued_messages,
             max_queued_bytes: queues.max_queued_bytes,

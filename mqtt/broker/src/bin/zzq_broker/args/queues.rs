@@ -1,4 +1,5 @@
-//! Limits of what waits: for a session that does not keep up, and for those who publish to it.
+//! Limits of sessions, and of what waits: for one that does not keep up, and for those who publish
+//! to it.
 
 use std::time::Duration;
 
@@ -9,6 +10,17 @@ use zzq_broker::{Limits, QueueFull as FullPolicy};
 /// See the file.
 #[derive(Debug, Args)]
 pub(crate) struct QueueFlags {
+    /// Sessions, those of connected clients among them; who would open another is refused with
+    /// reason code 0x97 [default: no bound].
+    #[arg(long, value_name = "N")]
+    pub(crate) max_sessions: Option<usize>,
+
+    /// Memory of all sessions with their subscriptions and wills. Above it no session is opened,
+    /// no filter granted that its session has not, and no will taken of more than 1 KiB: 0x97.
+    /// Filters count once for each lane [default: 1GiB for each lane].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_sessions_total: Option<u64>,
+
     /// Subscriptions of one session.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_subscriptions)]
     pub(crate) max_subscriptions: usize,

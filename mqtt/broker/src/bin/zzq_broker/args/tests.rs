@@ -57,6 +57,8 @@ const CHANGES: &[Change] = &[
     ("--max-output=32KiB", |o| o.limits.max_output_bytes = 32 << 10),
     ("--max-output-total=3MiB", |o| o.limits.max_output_bytes_total = 3 << 20),
     ("--max-cached-total=2MiB", |o| o.limits.max_cached_bytes_total = 2 << 20),
+    ("--max-sessions=9", |o| o.limits.max_sessions = 9),
+    ("--max-sessions-total=8MiB", |o| o.limits.max_session_bytes_total = Some(8 << 20)),
     ("--max-subscriptions=10", |o| o.limits.max_subscriptions = 10),
     ("--max-queued-messages=11", |o| o.limits.max_queued_messages = 11),
     ("--max-queued-bytes=12", |o| o.limits.max_queued_bytes = 12),
@@ -87,6 +89,9 @@ const CHANGES: &[Change] = &[
     }),
     ("--moved-to=b", |o| o.redirect = Some(Redirect { server: "b".to_owned(), moved: true })),
 ];
+
+/// A limit that is another on each machine unless it is given.
+const COMPUTED: &str = "--max-sessions-total";
 
 /// What else a command line can say.
 const OTHERS: [&str; 15] = [
@@ -169,6 +174,7 @@ fn each_limit_is_a_line_in_the_documentation_with_its_default() {
         assert_eq!(found.len(), 1, "{flag} in doc/limits.md");
         let default = flags.iter().find(|(known, _)| known == flag).map(|(_, text)| &**text);
         let wanted = match default {
+            _ if flag == COMPUTED => "computed",
             Some("") | None => "none",
             Some("false") => "off",
             Some(default) => default,
